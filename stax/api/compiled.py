@@ -1,0 +1,362 @@
+"""jit: one compiled variant per specialization, reached without Python where that can be.
+
+A call goes to the native entry first, which knows the variants for flat positional arrays.  Every
+other call comes to `_Specializer.call`: it flattens the arguments, looks the variant up by key
+(structure, types, static arguments, configuration), traces and compiles if there is none, and runs it.
+Inside an outer trace a jitted function is inlined.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stax import tree
+from stax.api.abstract import ShapeDtypeStruct
+from stax.api.stages import Lowered
+from stax.api.tracing import Traced, flatten_arguments, function_name, labels, trace_function
+from stax.array import Array, array_from_numpy
+from stax.config import config
+from stax.errors import ArgumentError, ArgumentValueError, FallbackWarning, LoweringError
+from stax.extent import symbol
+from stax.interpreters.evaluate import evaluate
+from stax.interpreters.interpret import inline
+from stax.runtime.compiler import CompiledProgram, compile_graph
+from stax.runtime.entry import make_entry
+from stax.trace import current_trace, links
+from stax.types import ArrayType
+
+
+@dataclass(eq=False)
+class Variant:
+    """One specialization: its key, the traced graph, and the program once there is one."""
+
+    key: Any
+    traced: Traced
+    program: CompiledProgram | None = None
+    calls: int = 0
+    fallback: str = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self.traced.graph.input_types))
+        return f"<variant {self.traced.graph.name}({shown})>"
+
+
+class JitFunction(functools.partial):  # type: ignore[type-arg]
+    """A jitted function.  Calling it calls the native entry; it binds as a method."""
+
+    __slots__ = ()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jitted {function_name(self.__wrapped__)}>"
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.__wrapped__, self._specializer.options)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Trace and lower for these arguments (arrays or ShapeDtypeStructs), without running."""
+        return Lowered(self._specializer.variant(args, kwargs).traced.graph)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the graph for these arguments."""
+        return self._specializer.variant(args, kwargs).traced.graph
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the shapes and dtypes of the result for these arguments."""
+        traced = self._specializer.variant(args, kwargs).traced
+        return traced.out_tree.unflatten([ShapeDtypeStruct(t.shape, t.dtype) for t in traced.graph.output_types])  # fmt: skip
+
+    def variants(self) -> list[Variant]:
+        """Return the specializations that exist, oldest first."""
+        return list(self._specializer.variants.values())
+
+    def clear_cache(self) -> None:
+        """Forget all specializations."""
+        self._specializer.clear()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What jit was told."""
+
+    static_argnums: tuple[int, ...] = ()
+    static_argnames: tuple[str, ...] = ()
+    donate_argnums: tuple[int, ...] = ()
+    donate_argnames: tuple[str, ...] = ()
+    dynamic: tuple[tuple[str, tuple[tuple[int, str], ...]], ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Say whether the native entry may run variants without looking at options."""
+        return self == Options()
+
+
+_live: weakref.WeakSet[_Specializer] = weakref.WeakSet()
+
+
+def _on_config(active: int) -> None:
+    """Send calls through Python while a setting is overridden; the entries do not look at it."""
+    for specializer in list(_live):
+        specializer.reset_entry(active == 0)
+
+
+config.listeners.append(_on_config)
+
+
+class _Specializer:
+    """What is behind a jitted function: its variants, by key."""
+
+    def __init__(self, fun: Callable[..., Any], options: Options) -> None:
+        self.fun = fun
+        self.options = options
+        self.variants: dict[Any, Variant] = {}
+        self.lock = threading.RLock()
+        self.names = _parameter_names(fun)
+        self.entry: Any = None
+        self.entry_key = config.key()
+        _live.add(self)
+
+    # --- the native entry ---
+
+    def reset_entry(self, usable: bool) -> None:
+        """Let the native entry run the variants of the configuration in force, or none."""
+        if self.entry is not None:
+            self.entry.enabled(usable and config.key() == self.entry_key)
+
+    def add_to_entry(self, variant: Variant, arguments: Any) -> None:
+        """Let the native entry run a variant, if its calls are flat positional arrays."""
+        args, kwargs = arguments.treedef.unflatten(arguments.leaves)
+        flat = not kwargs and all(type(x) is Array for x in args)
+        program = variant.program
+        if not (flat and self.options.is_plain and program and self.entry is not None):
+            return
+        if config.active_overrides or config.key() != self.entry_key or config.debug_nans:
+            return
+        out = variant.traced.out_tree
+        count = out.num_leaves
+        is_tuple = count > 0 and out == tree.tree_structure((0,) * count)
+        if tree.treedef_is_leaf(out) or is_tuple:
+            program.add_to(self.entry, variant.traced.captures, is_tuple)
+
+    # --- calls ---
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function on any arguments."""
+        if config.disable_jit:
+            return self.fun(*args, **kwargs)
+        variant, arguments = self._find(args, kwargs)
+        traced = variant.traced
+        if current_trace() is not None:
+            outs = inline(traced.graph, [*arguments.leaves, *traced.captures])
+            return traced.out_tree.unflatten(outs)
+        outs = self._run(variant, arguments)
+        self._donate(args, kwargs)
+        return traced.out_tree.unflatten(outs)
+
+    def variant(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
+        """Return the specialization for these arguments, traced."""
+        return self._find(tuple(args), dict(kwargs))[0]
+
+    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Variant, Any]:
+        static, fun, rest, keywords = self._split(args, kwargs)
+        arguments = flatten_arguments("jit", rest, keywords)
+        types = self._dynamic_types(arguments, rest, keywords)
+        key = (arguments.treedef, tuple(types), static, config.key())
+        variant = self.variants.get(key)
+        if variant is None:
+            with self.lock:
+                variant = self.variants.get(key) or self._trace(key, fun, arguments, types, rest, keywords)
+        variant.calls += 1
+        return variant, arguments
+
+    def _trace(self, key: Any, fun: Any, arguments: Any, types: Any, args: Any, kwargs: Any) -> Variant:
+        traced = trace_function(fun, arguments, "jit", types=types, names=labels(fun, args, kwargs))
+        variant = Variant(key, traced)
+        if traced.cacheable:
+            self.variants[key] = variant
+        return variant
+
+    def _run(self, variant: Variant, arguments: Any) -> list[Any]:
+        captures = variant.traced.captures
+        values = [np.asarray(x if type(x) is Array else links.as_array(x)) for x in arguments.leaves]
+        values += [np.asarray(c) for c in captures]
+        if variant.program is None and not variant.fallback:
+            with variant.lock:
+                if variant.program is None:
+                    self._compile(variant, arguments)
+        if variant.program is None:
+            results = evaluate(variant.traced.graph, values)
+            return list(map(array_from_numpy, results, variant.traced.graph.output_types))
+        return variant.program.run(values)
+
+    def _compile(self, variant: Variant, arguments: Any) -> None:
+        try:
+            variant.program = compile_graph(variant.traced.graph)
+        except LoweringError as error:
+            if config.strict or self.options.dynamic:
+                raise
+            variant.fallback = str(error)
+            warnings.warn(
+                f"{function_name(self.fun)} runs on the reference evaluator: {error}",
+                FallbackWarning,
+                stacklevel=4,
+            )
+            return
+        self.add_to_entry(variant, arguments)
+
+    def clear(self) -> None:
+        """Forget all variants."""
+        with self.lock:
+            self.variants.clear()
+            if self.entry is not None:
+                self.entry.clear()
+
+    # --- static, dynamic and donated arguments ---
+
+    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+        """Take the static arguments out; returns their key and the function of the others."""
+        options = self.options
+        if not options.static_argnums and not options.static_argnames:
+            return (), self.fun, args, kwargs
+        positions = {p % len(args) for p in options.static_argnums if -len(args) <= p < len(args)}
+        positions |= {i for i, n in enumerate(self.names[: len(args)]) if n in options.static_argnames}
+        names = set(options.static_argnames)
+        names |= {self.names[p] for p in options.static_argnums if 0 <= p < len(self.names)}
+        fixed = {p: args[p] for p in sorted(positions)}
+        fixed_names = {n: kwargs[n] for n in sorted(names & set(kwargs))}
+        for label, value in [*((self._name(p), v) for p, v in fixed.items()), *fixed_names.items()]:
+            _check_hashable(function_name(self.fun), label, value)
+        fun = functools.partial(_call_with_static, self.fun, fixed, fixed_names)
+        functools.update_wrapper(fun, self.fun)
+        rest = tuple(a for i, a in enumerate(args) if i not in positions)
+        keywords = {k: v for k, v in kwargs.items() if k not in fixed_names}
+        static = (
+            tuple((p, type(v), v) for p, v in fixed.items()),
+            tuple((n, type(v), v) for n, v in fixed_names.items()),
+        )
+        return static, fun, rest, keywords
+
+    def _name(self, position: int) -> str:
+        return self.names[position] if position < len(self.names) else f"argument {position}"
+
+    def _dynamic_types(self, arguments: Any, args: Any, kwargs: Any) -> list[ArrayType]:
+        """Return the types of the leaves, with symbols where `dynamic` leaves a length open."""
+        if not self.options.dynamic:
+            return arguments.types  # type: ignore[no-any-return]
+        wanted, types, lengths = dict(self.options.dynamic), [], dict[str, int]()
+        for label, t in zip(labels(self.fun, args, kwargs), arguments.types, strict=True):
+            shape = list(t.shape)
+            for axis, name in wanted.get(label, ()):
+                length = shape[axis]
+                if lengths.setdefault(name, length) != length:
+                    raise ArgumentValueError(f"jit: dynamic length {name} is {lengths[name]} and {length} in one call.")  # fmt: skip
+                if length >= 2:  # 0 and 1 are specialised
+                    shape[axis] = symbol(name)
+            types.append(t.with_shape(tuple(shape)))
+        return types
+
+    def _donate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        options = self.options
+        if not options.donate_argnums and not options.donate_argnames:
+            return
+        given = [args[p] for p in options.donate_argnums if -len(args) <= p < len(args)]
+        given += [kwargs[n] for n in options.donate_argnames if n in kwargs]
+        given += [a for n, a in zip(self.names, args, strict=False) if n in options.donate_argnames]
+        for leaf in tree.tree_leaves(given):
+            if type(leaf) is Array and not leaf.is_deleted():
+                leaf.delete()
+
+
+def _call_with_static(fun: Any, fixed: dict[int, Any], names: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+    """Put static arguments back where they were."""
+    rest = iter(args)
+    count = len(fixed) + len(args)
+    return fun(*(fixed[i] if i in fixed else next(rest) for i in range(count)), **names, **kwargs)
+
+
+def _check_hashable(function: str, label: str, value: Any) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise ArgumentValueError(
+            f"jit: static argument {label} of {function} is not hashable: {value!r} of type {type(value).__name__}.",
+            advice="Static arguments are part of the key of a compiled variant; pass a tuple or a frozen dataclass.",
+        ) from None
+
+
+def _parameter_names(fun: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(fun).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in parameters if p.kind in positional]
+
+
+def _ints(value: int | Sequence[int] | None) -> tuple[int, ...]:
+    return () if value is None else (value,) if isinstance(value, int) else tuple(value)
+
+
+def _strings(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+
+
+def _rebuild(fun: Callable[..., Any], options: Options) -> JitFunction:
+    specializer = _Specializer(fun, options)
+    entry = make_entry(specializer.call, Array)
+    specializer.entry = entry
+    result = JitFunction(entry.call)
+    functools.update_wrapper(result, fun)
+    result._specializer = specializer  # type: ignore[attr-defined]
+    return result
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+    dynamic: Mapping[str, Mapping[int, str]] | None = None,
+) -> Any:
+    """Return `fun` compiled to native code, one variant per structure, types and static arguments.
+
+    `dynamic={"x": {0: "n"}}` leaves the length of an axis of a parameter open: one variant serves
+    all lengths from 2 up, for element-wise ops and reductions; other ops raise LoweringError.
+    Donated arguments are deleted after the call.  `keep_unused`, `device`, `backend` and `inline` are
+    accepted for JAX programs and change nothing here.
+
+    Raises ArgumentError for arguments that are no arrays, ArgumentValueError for unhashable static ones.
+    """
+    if fun is None:
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames,
+            donate_argnums=donate_argnums, donate_argnames=donate_argnames, dynamic=dynamic,
+        )  # fmt: skip
+    if not callable(fun):
+        raise ArgumentError(f"jit: {fun!r} is not callable.")
+    open_lengths = tuple((name, tuple(sorted(axes.items()))) for name, axes in (dynamic or {}).items())
+    options = Options(
+        _ints(static_argnums), _strings(static_argnames), _ints(donate_argnums),
+        _strings(donate_argnames), open_lengths,
+    )  # fmt: skip
+    return _rebuild(fun, options)
+

@@ -1,0 +1,482 @@
+"""grad, value_and_grad, vjp, jvp, linearize, jacfwd, jacrev, hessian."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stax import tree
+from stax.api.mapping import vmap
+from stax.api.tracing import (
+    Arguments,
+    Traced,
+    flatten_arguments,
+    function_name,
+    labels,
+    trace_function,
+)
+from stax.errors import ArgumentError, DTypeError, ShapeError
+from stax.graph import Graph
+from stax.interpreters.interpret import inline
+from stax.interpreters.jvp import jvp as jvp_graph
+from stax.interpreters.linearize import linearize as linearize_graph
+from stax.interpreters.linearize import split, value_and_pullback
+from stax.interpreters.simplify import simplify
+from stax.operators.elementwise import convert
+from stax.operators.shape import reshape
+from stax.trace import Trace, full, links, type_of, zeros_like
+from stax.types import SHORT_NAMES, ArrayType, float0, is_complex, is_inexact
+from stax.verify import verified
+
+
+def _positions(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
+    """Return `argnums` as non-negative positions."""
+    given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if any(not -count <= a < count for a in given):
+        raise ArgumentError(
+            f"{name}: argnums={argnums} does not fit a call with {count} positional arguments.",
+            advice="Arguments that are differentiated must be passed by position.",
+        )
+    return tuple(a % count for a in given)
+
+
+def _select(args: Sequence[Any], positions: Sequence[int]) -> list[bool]:
+    """Return a flag per leaf of `(args, {})`: whether it belongs to a selected argument."""
+    flags: list[bool] = []
+    for i, arg in enumerate(args):
+        flags += [i in positions] * len(tree.tree_leaves(arg))
+    return flags
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """Return a function that computes `fun` and its gradient.
+
+    `fun` returns a scalar of a real floating dtype (complex with `holomorphic`); the gradient has
+    the structure, shapes and dtypes of the arguments in `argnums` (a tuple of them if `argnums` is a
+    sequence).  With `has_aux`, `fun` returns `(value, auxiliary)` and so does the first result.
+
+    Raises ShapeError if the output is no scalar, DTypeError if it or an argument is no float.
+    """
+
+    @functools.wraps(fun)
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        positions = _positions(argnums, len(args), "grad")
+        arguments = flatten_arguments("grad", args, kwargs)
+        flags = _select(args, positions) + [False] * len(tree.tree_leaves(kwargs))
+        names = labels(fun, args, kwargs)
+        _check_inputs(arguments.types, flags, names, holomorphic, allow_int)
+        traced = trace_function(
+            fun, arguments, "grad", values=arguments.leaves, has_aux=has_aux, names=names
+        )
+        _check_scalar(traced, function_name(fun), holomorphic)
+        count, aux_tree = traced.auxiliary
+        differentiated = [f and is_inexact(t.dtype) for f, t in zip(flags, arguments.types, strict=True)]  # fmt: skip
+        graph = gradient_graph(traced.graph, differentiated + [False] * len(traced.captures))
+        outs = inline(graph, [*arguments.leaves, *traced.captures])
+        value, aux = outs[0], outs[count : len(traced.graph.outputs)]
+        found = iter(outs[len(traced.graph.outputs) :])
+        leaves = [
+            next(found) if d else _float0(t)
+            for d, f, t in zip(differentiated, flags, arguments.types, strict=True)
+            if f
+        ]
+        gradient = _rebuild_arguments(args, positions, leaves)
+        result = (value, aux_tree.unflatten(aux)) if has_aux else value
+        return result, gradient if not isinstance(argnums, int) else gradient[0]
+
+    return value_and_gradient
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """Return a function that computes the gradient of `fun`; see `value_and_grad`.
+
+    With `has_aux` it returns `(gradient, auxiliary)`.
+    """
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
+
+    @functools.wraps(fun)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, result = both(*args, **kwargs)
+        return (result, value[1]) if has_aux else result
+
+    return gradient
+
+
+def gradient_graph(graph: Graph, flags: Sequence[bool]) -> Graph:
+    """Return the graph that also computes the gradient of its first output.
+
+    Its outputs are those of `graph` and then the cotangents of the flagged inputs.
+    """
+    with Trace(graph.name, "grad") as trace:
+        inputs = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
+        seed = graph.outputs[0].type
+
+        def cts(outs: Sequence[Any]) -> list[Any]:
+            return [full((), 1, seed.dtype), *(None for _ in outs[1:])]
+
+        outs, back = value_and_pullback(trace, graph, inputs, flags, cts)
+        found = [
+            _as_type(zeros_like(x) if ct is None else ct, x.type)
+            for x, ct, f in zip(inputs, back, flags, strict=True)
+            if f
+        ]
+        result = trace.finish([*outs, *found])
+    return simplify(verified(result, "grad"))
+
+
+def _as_type(value: Any, type_: ArrayType) -> Any:
+    return convert(value, type_.dtype, type_.weak)
+
+
+def _float0(type_: ArrayType) -> np.ndarray:
+    return np.zeros(type_.shape, float0)
+
+
+def _rebuild_arguments(args: Sequence[Any], positions: Sequence[int], leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the selected arguments with `leaves` in place of theirs, in the order of argnums."""
+    found, rebuilt = iter(leaves), {}
+    for i in sorted(set(positions)):
+        treedef = tree.tree_structure(args[i])
+        rebuilt[i] = treedef.unflatten([next(found) for _ in range(treedef.num_leaves)])
+    return tuple(rebuilt[i] for i in positions)
+
+
+def _check_inputs(
+    types: Sequence[ArrayType], flags: Sequence[bool], names: Sequence[str], holomorphic: bool, allow_int: bool
+) -> None:
+    for t, f, name in zip(types, flags, names, strict=True):
+        if not f:
+            continue
+        if is_complex(t.dtype) and not holomorphic:
+            raise DTypeError(
+                f"grad: argument {name} is complex, {t!r}.",
+                advice="Use holomorphic=True for a holomorphic function, or differentiate real and imaginary parts.",
+            )
+        if holomorphic and not is_complex(t.dtype):
+            raise DTypeError(f"grad: with holomorphic=True argument {name} must be complex, got {t!r}.")
+        if not is_inexact(t.dtype) and not allow_int:
+            raise DTypeError(
+                f"grad: argument {name} has type {t!r}, and integers have no gradient.",
+                advice="Convert it with astype(float), leave it out of argnums, or use allow_int=True.",
+            )
+
+
+def _check_scalar(traced: Traced, name: str, holomorphic: bool) -> None:
+    count, _ = traced.auxiliary
+    if traced.out_tree.num_leaves != 1 or count != 1 or not tree.treedef_is_leaf(traced.out_tree):
+        raise ArgumentError(
+            f"grad needs {name} to return one scalar, and it returned {traced.out_tree}.",
+            advice="Return the loss alone, or (loss, aux) with has_aux=True.",
+        )
+    node = traced.graph.outputs[0]
+    where = [(node.op.name, repr(node.type), node.source.shown() if node.source else "")]
+    if node.type.shape != ():
+        raise ShapeError(
+            f"grad needs {name} to return a scalar, and it returned shape {node.type.shape}.",
+            values=where,
+            advice="Reduce it (sum, mean), or use jacrev, jacfwd or vjp.",
+        )
+    if is_complex(node.type.dtype) and not holomorphic or not is_inexact(node.type.dtype):
+        raise DTypeError(
+            f"grad needs {name} to return a real floating value, and it returned {SHORT_NAMES[node.type.dtype]}.",
+            values=where,
+            advice="Convert it with astype(float), or use holomorphic=True for a holomorphic function.",
+        )
+
+
+def _tangent_arguments(
+    what: str, primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Arguments, list[Any]]:
+    """Check that tangents go with primals, and return both flattened."""
+    if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
+        raise ArgumentError(f"{what}: primals and tangents are tuples or lists, one item per argument of the function.")  # fmt: skip
+    arguments = flatten_arguments(what, tuple(primals), {})
+    leaves, treedef = tree.tree_flatten((tuple(tangents), {}))
+    if treedef != arguments.treedef:
+        raise ArgumentError(f"{what}: primals and tangents differ in structure: {arguments.treedef} and {treedef}.")  # fmt: skip
+    return arguments, leaves
+
+
+def _check_tangents(what: str, types: Sequence[ArrayType], tangents: Sequence[Any]) -> list[bool]:
+    """Return which tangents count (those of integers are float0 and do not)."""
+    flags = []
+    for t, tangent in zip(types, tangents, strict=True):
+        given = getattr(tangent, "dtype", None)
+        if given == float0:
+            flags.append(False)
+            continue
+        type_ = type_of(tangent)
+        if type_.dtype != t.tangent().dtype or type_.shape != t.shape:
+            raise DTypeError(
+                f"{what}: the tangent of a {t!r} has type {t.tangent()!r}, got {type_!r}.",
+                advice="Tangents have the shape and dtype of their primals; those of integers are float0.",
+            )
+        flags.append(True)
+    return flags
+
+
+def jvp(
+    fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+) -> Any:
+    """Return `fun(*primals)` and its directional derivative along `tangents` (and aux).
+
+    Tangents have the structure, shapes and dtypes of the primals; raises DTypeError otherwise.
+    """
+    arguments, given = _tangent_arguments("jvp", primals, tangents)
+    flags = _check_tangents("jvp", arguments.types, given)
+    traced = trace_function(fun, arguments, "jvp", values=arguments.leaves, has_aux=has_aux, names=labels(fun, primals, {}))  # fmt: skip
+    graph, has_tangent = jvp_graph(traced.graph, flags + [False] * len(traced.captures))
+    kept = [t for t, f in zip(given, flags, strict=True) if f]
+    outs = inline(simplify(graph), [*arguments.leaves, *traced.captures, *kept])
+    count, aux_tree = traced.auxiliary
+    size = len(traced.graph.outputs)
+    found = iter(outs[size:])
+    out_tangents = [
+        next(found) if h else _zero_tangent(y.type)
+        for y, h in zip(traced.graph.outputs, has_tangent, strict=True)
+    ]
+    result = traced.out_tree.unflatten(outs[:count])
+    result_tangent = traced.out_tree.unflatten(out_tangents[:count])
+    if has_aux:
+        return result, result_tangent, aux_tree.unflatten(outs[count:size])
+    return result, result_tangent
+
+
+def _zero_tangent(type_: ArrayType) -> Any:
+    if not is_inexact(type_.dtype):
+        return _float0(type_)
+    return full(type_.shape, 0, type_.dtype)
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Return `fun(*primals)` and the linear map from tangents of the primals to those of the result.
+
+    The map is a pytree (`tree_util.Partial`) that holds the residuals; calling it does not run `fun`.
+    """
+    arguments = flatten_arguments("linearize", primals, {})
+    traced = trace_function(fun, arguments, "linearize", values=arguments.leaves, has_aux=has_aux, names=labels(fun, primals, {}))  # fmt: skip
+    flags = [is_inexact(t.dtype) for t in arguments.types]
+    primal, linear, has_tangent = linearize_graph(traced.graph, flags + [False] * len(traced.captures))
+    outs = inline(simplify(primal), [*arguments.leaves, *traced.captures])
+    count, aux_tree = traced.auxiliary
+    size = len(traced.graph.outputs)
+    apply = _LinearMap(
+        simplify(linear), arguments.treedef, flags, tuple(arguments.types), traced.out_tree,
+        has_tangent[:count], traced.graph.output_types[:count],
+    )  # fmt: skip
+    result = traced.out_tree.unflatten(outs[:count]), tree.Partial(apply, outs[size:])
+    return (*result, aux_tree.unflatten(outs[count:size])) if has_aux else result
+
+
+class _LinearMap:
+    """The function of a linearized function's Partial; residuals are its first argument."""
+
+    def __init__(
+        self, graph: Graph, treedef: tree.TreeDef, flags: Sequence[bool], types: Sequence[ArrayType],
+        out_tree: tree.TreeDef, has_tangent: Sequence[bool], out_types: Sequence[ArrayType],
+    ) -> None:  # fmt: skip
+        self.graph, self.treedef, self.flags, self.types = graph, treedef, flags, types
+        self.out_tree, self.has_tangent, self.out_types = out_tree, has_tangent, out_types
+
+    def __call__(self, residuals: Sequence[Any], *tangents: Any) -> Any:
+        leaves, treedef = tree.tree_flatten((tangents, {}))
+        if treedef != self.treedef:
+            raise ArgumentError(f"linearize: the map takes tangents of structure {self.treedef}, got {treedef}.")  # fmt: skip
+        flags = _check_tangents("linearize", self.types, leaves)
+        given = [
+            t if f else _zero_tangent(type_)
+            for t, f, d, type_ in zip(leaves, flags, self.flags, self.types, strict=True)
+            if d
+        ]
+        count = sum(1 for h in self.has_tangent if h)
+        found = iter(inline(self.graph, [*residuals, *given])[:count])
+        outs = [
+            next(found) if h else _zero_tangent(t)
+            for h, t in zip(self.has_tangent, self.out_types, strict=True)
+        ]
+        return self.out_tree.unflatten(outs)
+
+
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Return `fun(*primals)` and the function from cotangents of the result to those of the primals.
+
+    The function is a pytree (`tree_util.Partial`) that holds the residuals.
+    """
+    arguments = flatten_arguments("vjp", primals, {})
+    traced = trace_function(fun, arguments, "vjp", values=arguments.leaves, has_aux=has_aux, names=labels(fun, primals, {}))  # fmt: skip
+    count, aux_tree = traced.auxiliary
+    flags = [is_inexact(t.dtype) for t in arguments.types]
+    joint = _pullback_graph(traced.graph, flags + [False] * len(traced.captures), count)
+    size, n = len(traced.graph.outputs), len(traced.graph.inputs)
+    cut = split(joint, [False] * n + [True] * (len(joint.inputs) - n), known_outputs=size)
+    outs = inline(cut.known, [*arguments.leaves, *traced.captures])
+    apply = _Pullback(
+        cut.unknown, arguments.treedef, flags, tuple(arguments.types), traced.out_tree,
+        traced.graph.output_types[:count],
+    )  # fmt: skip
+    result = traced.out_tree.unflatten(outs[:count]), tree.Partial(apply, outs[size:])
+    return (*result, aux_tree.unflatten(outs[count:size])) if has_aux else result
+
+
+def _pullback_graph(graph: Graph, flags: Sequence[bool], count: int) -> Graph:
+    """Return the graph from inputs and cotangents of the first `count` outputs to outputs and
+    cotangents of the flagged inputs."""
+    with Trace(graph.name, "vjp") as trace:
+        inputs = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
+        given = [
+            trace.input(y.type.tangent(), f"ct{i}") if is_inexact(y.type.dtype) else None
+            for i, y in enumerate(graph.outputs[:count])
+        ]
+        rest = [None] * (len(graph.outputs) - count)
+        outs, back = value_and_pullback(trace, graph, inputs, flags, lambda _: [*given, *rest])
+        found = [
+            _as_type(zeros_like(x) if ct is None else ct, x.type.strong())
+            for x, ct, f in zip(inputs, back, flags, strict=True)
+            if f
+        ]
+        result = trace.finish([*outs, *found])
+    return simplify(verified(result, "vjp"))
+
+
+class _Pullback:
+    """The function of a vjp's Partial; residuals are its first argument."""
+
+    def __init__(
+        self, graph: Graph, treedef: tree.TreeDef, flags: Sequence[bool], types: Sequence[ArrayType],
+        out_tree: tree.TreeDef, out_types: Sequence[ArrayType],
+    ) -> None:  # fmt: skip
+        self.graph, self.treedef, self.flags, self.types = graph, treedef, flags, types
+        self.out_tree, self.out_types = out_tree, out_types
+
+    def __call__(self, residuals: Sequence[Any], ct: Any) -> Any:
+        leaves, treedef = tree.tree_flatten(ct)
+        if treedef != self.out_tree:
+            raise ArgumentError(f"vjp: the cotangent has structure {treedef}, the result {self.out_tree}.")
+        _check_tangents("vjp", self.out_types, leaves)
+        given = [c for c, t in zip(leaves, self.out_types, strict=True) if is_inexact(t.dtype)]
+        found = iter(inline(self.graph, [*residuals, *given]))
+        cts = [next(found) if f else _float0(t) for f, t in zip(self.flags, self.types, strict=True)]
+        args, _ = self.treedef.unflatten(cts)
+        return args
+
+
+def _basis(leaves: Sequence[Any]) -> list[Any]:
+    """Return, for each leaf, the rows of the identity over all elements of all leaves."""
+    sizes = [int(np.prod(type_of(x).shape, dtype=np.int64)) for x in leaves]
+    rows, start = [], 0
+    for x, size in zip(leaves, sizes, strict=True):
+        t = type_of(x)
+        block = np.zeros((sum(sizes), size), t.dtype)
+        block[start : start + size] = np.eye(size, dtype=t.dtype)
+        rows.append(links.as_array(block.reshape(sum(sizes), *t.shape), dtype=t.dtype))
+        start += size
+    return rows
+
+
+def _unpack(leaf: Any, axis: int, like: Any) -> list[Any]:
+    """Cut the axis of all input elements of a Jacobian into the leaves of `like`."""
+    shape, pieces, start = type_of(leaf).shape, [], 0
+    axis = axis % len(shape)
+    for x in like:
+        inner = type_of(x).shape
+        size = int(np.prod(inner, dtype=np.int64))
+        index = tuple(slice(None) for _ in range(axis)) + (slice(start, start + size),)
+        pieces.append(reshape(leaf[index], shape[:axis] + inner + shape[axis + 1 :]))
+        start += size
+    return pieces
+
+
+def jacfwd(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """Return the Jacobian of `fun` by forward mode: output shape followed by input shape."""
+
+    @functools.wraps(fun)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        positions, partial, selected = _partial(fun, argnums, args, kwargs, "jacfwd", holomorphic)
+        leaves, treedef = tree.tree_flatten(selected)
+        push = functools.partial(jvp, partial, selected, has_aux=has_aux)
+        pushed = vmap(lambda *basis: push(treedef.unflatten(basis)), out_axes=(None, -1, None) if has_aux else (None, -1))  # fmt: skip
+        out = pushed(*_basis(leaves))
+        def rows(y: Any) -> Any:
+            parts = treedef.unflatten(_unpack(y, -1, leaves))
+            return parts[0] if isinstance(argnums, int) else parts
+
+        result = tree.tree_map(rows, out[1])
+        return (result, out[2]) if has_aux else result
+
+    return jacobian
+
+
+def jacrev(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """Return the Jacobian of `fun` by reverse mode: output shape followed by input shape."""
+
+    @functools.wraps(fun)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        _, partial, selected = _partial(fun, argnums, args, kwargs, "jacrev", holomorphic, allow_int)
+        out, pull, *aux = vjp(partial, *selected, has_aux=has_aux)
+        leaves, treedef = tree.tree_flatten(out)
+        columns = vmap(lambda *basis: pull(treedef.unflatten(basis)))(*_basis(leaves))
+        per_input = tree.tree_map(lambda x: _unpack(x, 0, leaves), columns)
+        structure = tree.tree_structure(tuple(selected))
+        inner = tree.tree_structure([0] * len(leaves))
+        by_output = tree.tree_transpose(structure, inner, per_input)
+        if isinstance(argnums, int):
+            by_output = [parts[0] for parts in by_output]
+        result = treedef.unflatten(by_output)
+        return (result, aux[0]) if has_aux else result
+
+    return jacobian
+
+
+jacobian = jacrev
+
+
+def hessian(
+    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """Return the Hessian of `fun`: forward over reverse."""
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+
+
+def _partial(
+    fun: Callable[..., Any], argnums: int | Sequence[int], args: Sequence[Any], kwargs: dict[str, Any],
+    name: str, holomorphic: bool, allow_int: bool = False,
+) -> tuple[tuple[int, ...], Callable[..., Any], tuple[Any, ...]]:  # fmt: skip
+    """Return `fun` as a function of the selected arguments alone, and those arguments."""
+    positions = _positions(argnums, len(args), name)
+
+    @functools.wraps(fun)
+    def of_selected(*selected: Any) -> Any:
+        full_args = list(args)
+        for position, value in zip(positions, selected, strict=True):
+            full_args[position] = value
+        return fun(*full_args, **kwargs)
+
+    selected = tuple(args[p] for p in positions)
+    types = [type_of(x) for x in tree.tree_leaves(selected)]
+    _check_inputs(types, [True] * len(types), labels(of_selected, selected, {}), holomorphic, allow_int)
+    return positions, of_selected, selected
+
+

@@ -1,0 +1,147 @@
+"""From a Python function and its arguments to a finished graph.
+
+Every transform starts here: arguments are flattened to leaves, the function is traced on proxies of
+their types, and what it returns is flattened to outputs.  Arrays and outer proxies that the function
+closes over become trailing inputs, whose values come back as `captures`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from stax import tree
+from stax.api.abstract import ShapeDtypeStruct
+from stax.errors import ArgumentError
+from stax.graph import Graph
+from stax.interpreters.simplify import simplify
+from stax.source import Source, user_source
+from stax.trace import Trace, is_array, links, type_of
+from stax.types import ArrayType
+from stax.verify import verified
+
+
+class Traced(NamedTuple):
+    """A traced function: its graph, what it closed over, and how to rebuild its result."""
+
+    graph: Graph
+    captures: list[Any]
+    out_tree: tree.TreeDef
+    auxiliary: Any = None
+    cacheable: bool = True
+
+
+class Arguments(NamedTuple):
+    """Flattened arguments: leaves, their types, and the structure of `(args, kwargs)`."""
+
+    leaves: list[Any]
+    types: list[ArrayType]
+    treedef: tree.TreeDef
+
+
+def flatten_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Arguments:
+    """Flatten `(args, kwargs)`; raises ArgumentError for a leaf that is not an array or a number."""
+    leaves, treedef = tree.tree_flatten((tuple(args), kwargs))
+    types = []
+    for i, leaf in enumerate(leaves):
+        try:
+            types.append(leaf.type if isinstance(leaf, ShapeDtypeStruct) else type_of(leaf))
+        except (TypeError, ValueError) as error:
+            path = _paths(args, kwargs)[i]
+            raise ArgumentError(
+                f"{name}: argument {path} is not an array or a number: {leaf!r} of type {type(leaf).__name__}.",
+                advice="Pass arrays, numbers or containers of them; mark other arguments with static_argnums,\nor close over them.",
+            ) from error
+    return Arguments(leaves, types, treedef)
+
+
+def _paths(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    found, _ = tree.tree_flatten_with_path((tuple(args), kwargs))
+    return ["".join(map(str, path[1:])) or str(i) for i, (path, _) in enumerate(found)]
+
+
+def labels(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """Return a printable name for each leaf: the parameter's, and the path inside it."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names: list[str] = []
+    for i in range(len(args)):
+        variadic = i >= len(parameters) or parameters[i].kind is inspect.Parameter.VAR_POSITIONAL
+        names.append(f"arg{i}" if variadic else parameters[i].name)
+    result = []
+    for name, value in [*zip(names, args, strict=True), *sorted(kwargs.items())]:
+        for path, _ in tree.tree_flatten_with_path(value)[0]:
+            result.append(name + "".join(map(str, path)))
+    return result
+
+
+def function_name(f: Callable[..., Any]) -> str:
+    """Return the name of a function as graphs and errors print it."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    name = getattr(f, "__name__", type(f).__name__)
+    return "function" if name == "<lambda>" else name
+
+
+def trace_function(
+    f: Callable[..., Any],
+    arguments: Arguments,
+    transform: str,
+    *,
+    values: Sequence[Any] | None = None,
+    has_aux: bool = False,
+    mapped: bool = False,
+    types: Sequence[ArrayType] | None = None,
+    names: Sequence[str] = (),
+    call: Source | None = None,
+) -> Traced:
+    """Trace `f` on proxies of the arguments' types (or of `types`).
+
+    `values` are the known values of the leaves (None where unknown); with `has_aux`, `f` returns a
+    pair whose second part is kept aside as `auxiliary`: a list of extra outputs and their structure.
+    """
+    with Trace(function_name(f), transform, call=call or user_source(), mapped=mapped) as trace:
+        proxies = [
+            trace.input(t, names[i] if i < len(names) else "", values[i] if values else None)
+            for i, t in enumerate(types or arguments.types)
+        ]
+        args, kwargs = arguments.treedef.unflatten(proxies)
+        result, aux = f(*args, **kwargs), ()
+        if has_aux:
+            result, aux = _pair(result, function_name(f), transform)
+        outs, out_tree = flatten_result(result, function_name(f))
+        aux_outs, aux_tree = flatten_result(aux, function_name(f))
+        graph = trace.finish([*outs, *aux_outs])
+    local = not any(type(c) is not links.array_class for c in trace.captures)
+    cacheable = local and not trace.concretised
+    graph = simplify(verified(graph, "trace"))
+    return Traced(graph, trace.captures, out_tree, (len(outs), aux_tree), cacheable)
+
+
+def flatten_result(result: Any, name: str) -> tuple[list[Any], tree.TreeDef]:
+    """Flatten what a function returned; raises ArgumentError for a leaf that is not an array."""
+    leaves, treedef = tree.tree_flatten(result)
+    for leaf in leaves:
+        if is_array(leaf):
+            continue
+        try:
+            type_of(leaf)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"{name} returned {leaf!r} of type {type(leaf).__name__}, which is not an array.",
+                advice="Functions that are transformed return arrays, numbers or containers of them.",
+            ) from error
+    return leaves, treedef
+
+
+def _pair(result: Any, name: str, transform: str) -> tuple[Any, Any]:
+    if not (isinstance(result, tuple) and len(result) == 2):
+        raise ArgumentError(
+            f"{transform} with has_aux=True needs {name} to return a pair (output, auxiliary data), got {type(result).__name__}.",
+            advice="Return (loss, aux), or leave out has_aux.",
+        )
+    return result

@@ -1,0 +1,407 @@
+"""Concrete arrays: what users hold in their hands.
+
+An `Array` is immutable: a type and a NumPy array nobody may write to.  It has what Python and NumPy
+ask of an array (conversions, printing, pickling, DLPack); arithmetic and methods are installed on
+it and on `Proxy` alike by the modules that define them, so the two cannot drift apart.  A traced
+array is an instance of `Array` too, as in JAX, and `asarray` is the door through which everything
+else becomes one: it copies sources that can change, and applies the rules of 64-bit types.
+
+    >>> asarray([1, 2.5])
+    Array([1. , 2.5], dtype=float32)
+    >>> asarray(3.0)
+    Array(3., dtype=float32, weak_type=True)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from stax import types
+from stax.errors import (
+    ArgumentError,
+    ArgumentValueError,
+    DeletedArrayError,
+    DTypeError,
+    ImmutableArrayError,
+    ShapeError,
+)
+from stax.extent import Extent, same_shape
+from stax.graph import Length
+from stax.operators.arithmetic import install_operators
+from stax.operators.elementwise import Convert, convert
+from stax.operators.shape import concatenate, expand_dims
+from stax.source import user_source
+from stax.trace import Proxy, bind, current_trace, links
+from stax.types import ArrayType, KeyType, canonical_dtype, check_dtype, scalar_type
+
+
+class _ArrayMeta(type):
+    """Makes a traced array an instance of `Array`: programs test for arrays before and in jit."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return type(instance) is cls or type(instance) is Proxy
+
+
+class Array(metaclass=_ArrayMeta):
+    """An immutable array; made by `asarray`, by functions of the library and by jitted programs."""
+
+    # The native entry of jitted functions reads these slots by position.
+    __slots__ = ("type", "_value", "__weakref__")  # noqa: RUF023
+    __array_priority__ = 100
+
+    type: ArrayType
+    _value: np.ndarray | None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Array:
+        raise ArgumentError("Array has no constructor.", advice="Use stax.numpy.asarray.")
+
+    @property
+    def aval(self) -> ArrayType:
+        return self.type
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape  # type: ignore[return-value]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def weak_type(self) -> bool:
+        return self.type.weak
+
+    @property
+    def itemsize(self) -> int:
+        return self.type.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    def delete(self) -> None:
+        """Give up the memory now; any later use of the values raises."""
+        self._value = None
+
+    def is_deleted(self) -> bool:
+        """Say whether the memory was given up, by `delete` or by donating it to a program."""
+        return self._value is None
+
+    def block_until_ready(self) -> Array:
+        """Return the array: work on the CPU is done when a call returns."""
+        value_of(self)
+        return self
+
+    def copy_to_host_async(self) -> None:
+        """Do nothing: the values are in host memory."""
+        value_of(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        value = _numeric(self)
+        if dtype is None or np.dtype(dtype) == value.dtype:
+            return value.copy() if copy else value
+        if copy is False:
+            raise ArgumentValueError(f"{self.type} cannot become {dtype} without a copy.")
+        return value.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        value = _numeric(self)
+        # Consumers before DLPack 1.0 cannot be told that memory is read-only; they get a copy.
+        versioned = options.get("max_version") is not None and options["max_version"][0] >= 1
+        return (value if versioned else value.copy()).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _numeric(self).__dlpack_device__()
+
+    def __bool__(self) -> bool:
+        value = _numeric(self)
+        if value.size == 0:
+            raise ArgumentValueError(
+                "the truth of an empty array is ambiguous.",
+                advice="Use x.size > 0 to ask whether it has elements.",
+            )
+        if value.size > 1:
+            raise ArgumentValueError(
+                "the truth of an array of several elements is ambiguous.",
+                advice="Use x.any() or x.all().",
+            )
+        return bool(value.reshape(()))
+
+    def __int__(self) -> int:
+        return int(self._scalar("int"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("float"))
+
+    def __complex__(self) -> complex:
+        return complex(self._scalar("complex"))
+
+    def __index__(self) -> int:
+        if self.ndim or not types.is_integer(self.dtype):
+            raise ArgumentError(f"only integer scalars can be an index, not {self.type}.")
+        return int(value_of(self))
+
+    def _scalar(self, kind: str) -> Any:
+        if self.ndim:
+            raise ArgumentError(
+                f"{kind}() takes an array without axes, not {self.type}.",
+                advice="Use x.item() or x[0] for arrays of one element.",
+            )
+        return _numeric(self)[()]
+
+    def item(self, *index: Any) -> Any:
+        """Return the one element, or that at `index`, as a Python number."""
+        if not index and self.size != 1:
+            raise ArgumentValueError(f"item() takes an array of one element, not {self.type}.")
+        return _numeric(self).item(*index)
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists of Python numbers."""
+        return _numeric(self).tolist()
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise ArgumentError("an array without axes has no length.")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Array]:
+        if not self.ndim:
+            raise ArgumentError("an array without axes cannot be iterated over.")
+        row, value = self.type.without_leading(), value_of(self)
+        return (array_from_numpy(value[i], row) for i in range(self.shape[0]))
+
+    def __hash__(self) -> int:
+        raise TypeError("unhashable type: 'Array'")
+
+    def __repr__(self) -> str:
+        if isinstance(self.dtype, KeyType):
+            return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{value_of(self)}"
+        kind = f"dtype={self.dtype.name}" + (", weak_type=True" if self.weak_type else "")
+        width = np.get_printoptions()["linewidth"]
+        text = f"[], shape={self.shape}" if not self.size else _numbers(value_of(self), width)
+        last = len(text) - text.rfind("\n") + 1
+        gap = " " * (len("Array(") if last + len(kind) + 2 > width else 1)
+        return f"Array({text},{gap}{kind})"
+
+    def __str__(self) -> str:
+        return repr(self) if isinstance(self.dtype, KeyType) else str(value_of(self))
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        value = _numeric(self)
+        return format(value if self.ndim else value[()], spec)
+
+    def __copy__(self) -> Array:
+        return array_from_numpy(value_of(self).copy(), self.type)
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return array_from_numpy, (value_of(self), self.type)
+
+
+def _numbers(value: np.ndarray, width: int) -> str:
+    return np.array2string(value, prefix="Array(", suffix=",", separator=", ", max_line_width=width)
+
+
+_new = object.__new__
+
+
+def array_from_numpy(value: np.ndarray, kind: ArrayType) -> Array:
+    """Return the array of type `kind` with the elements of `value`, which the caller gives away.
+
+    `value` has the type's dtype and shape; it is copied only if kernels could not read it.
+    """
+    if type(value) is not np.ndarray:
+        value = np.asarray(value)
+    flags = value.flags
+    if not (flags.c_contiguous and flags.aligned):
+        value = value.copy(order="C")
+        flags = value.flags
+    if flags.writeable:
+        value.setflags(write=False)
+    self = _new(Array)
+    self.type = kind
+    self._value = value
+    return self
+
+
+def value_of(array: Array) -> np.ndarray:
+    """Return the read-only NumPy array behind `array`; raises if it was deleted."""
+    value = array._value
+    if value is None:
+        raise DeletedArrayError(
+            f"an array of type {array.type} was used after it was deleted or donated.",
+            advice="Use the result of the program it was donated to, or do not donate it.",
+        )
+    return value
+
+
+def _numeric(array: Array) -> np.ndarray:
+    value = value_of(array)
+    if isinstance(array.dtype, KeyType):
+        raise DTypeError(f"random keys ({array.type}) are not numbers.",
+                         advice="Use random.key_data to look at their bits.")  # fmt: skip
+    return value
+
+
+# --- making arrays ---
+
+
+def asarray(value: Any, dtype: Any = None) -> Any:
+    """Return `value` as an array, converted to `dtype` if that is given.
+
+    Arrays are returned as they are; Python numbers are weak; what can change is copied.
+    """
+    wanted = None if dtype is None else check_dtype(dtype)
+    if not isinstance(value, Array) and hasattr(value, "__jax_array__"):
+        value = value.__jax_array__()
+    if isinstance(value, Array):
+        return value if wanted is None else convert(value, wanted)
+    if isinstance(value, Extent):
+        length = bind(Length(value, types.int_dtype()))
+        return length if wanted is None else convert(length, wanted)
+    if isinstance(value, list | tuple):
+        return _from_sequence(value, wanted)
+    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+        kind = scalar_type(value) if wanted is None else ArrayType(wanted, ())
+        return array_from_numpy(_number(value, kind.dtype), kind)
+    return _from_numpy(_buffer(value), wanted)
+
+
+def as_operand(value: Any) -> Any:
+    """Return an operand of an op as an array; sequences are refused, as in JAX."""
+    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__jax_array__"):
+        return asarray(value)
+    if isinstance(value, list | tuple):
+        raise ArgumentError(f"arrays and numbers are operands, not a {type(value).__name__}.",
+                            advice="Convert it first: stax.numpy.asarray(...).")  # fmt: skip
+    return asarray(value)
+
+
+def _number(value: Any, dtype: np.dtype) -> np.ndarray:
+    """Return a Python number in `dtype`; raises OverflowError for integers that do not fit."""
+    if isinstance(value, float) and types.is_integer(dtype):
+        return np.asarray(int(value), dtype)
+    if isinstance(value, complex) and not types.is_complex(dtype):
+        value = value.real
+    return np.asarray(value, dtype)
+
+
+def _buffer(value: Any) -> np.ndarray:
+    """Return anything that NumPy can read as an array of numbers."""
+    if value is None:
+        raise ArgumentValueError("None is not an array.")
+    array = np.asarray(value)
+    if array.dtype.kind in "OSUMm":
+        kind = type(value).__name__ if array.dtype.kind == "O" else f"dtype {array.dtype}"
+        raise DTypeError(f"{kind} is not the type of an array: arrays hold numbers.",
+                         values=[("value", repr(value)[:60], "")])  # fmt: skip
+    return array
+
+
+def _from_numpy(value: np.ndarray, dtype: Any) -> Array:
+    """Return a copy of `value`, whatever its strides and byte order, as an array."""
+    native = value.astype(check_dtype(value.dtype), order="C", copy=False)
+    kind = canonical_dtype(value.dtype) if dtype is None else dtype
+    if dtype is None:
+        native = native.astype(kind, copy=False)
+    elif native.dtype != kind:
+        real = (
+            native.real if types.is_complex(native.dtype) and not types.is_complex(kind) else native
+        )
+        native = Convert(kind, False).evaluate(real)
+    owned = native.copy(order="C") if np.may_share_memory(native, value) else native
+    return array_from_numpy(owned, ArrayType(kind, value.shape))
+
+
+def _from_sequence(value: Sequence[Any], dtype: Any) -> Any:
+    """Return nested lists of numbers and arrays as one array, of their common type."""
+    leaves = list(_leaves(value))
+    if any(type(x) is Proxy or (isinstance(x, Array) and x.dtype.kind == "K") for x in leaves):
+        return _stack([asarray(x) for x in value], dtype)
+    if dtype is None:
+        kinds = {_leaf_type(x) for x in leaves}
+        dtype = types.promote(*kinds)[0] if kinds else types.float_dtype()
+    try:
+        array = np.array(_concrete(value), dtype)
+    except ValueError as error:
+        raise ArgumentValueError(f"the sequence is not an array: {error}.") from None
+    return array_from_numpy(array, ArrayType(dtype, array.shape))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for x in value:
+            yield from _leaves(x)
+    else:
+        yield value.__jax_array__() if hasattr(value, "__jax_array__") else value
+
+
+def _leaf_type(value: Any) -> ArrayType:
+    """Return the type of an element of a list, its shape left out."""
+    if isinstance(value, Array):
+        return ArrayType(value.dtype, (), value.weak_type)
+    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+        return scalar_type(value)
+    return ArrayType(canonical_dtype(_buffer(value).dtype), ())
+
+
+def _concrete(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_concrete(x) for x in value]
+    if hasattr(value, "__jax_array__"):
+        value = value.__jax_array__()
+    return _numeric(value) if isinstance(value, Array) else value
+
+
+def _stack(rows: Sequence[Any], dtype: Any) -> Any:
+    """Return arrays of one shape along a new leading axis."""
+    for row in rows:
+        if not same_shape(row.shape, rows[0].shape):
+            shapes = ", ".join(str(r.shape) for r in rows)
+            raise ShapeError(f"the arrays of a list must have one shape, got {shapes}.")
+    if dtype is None:
+        common, weak = types.promote(*(ArrayType(r.dtype, (), r.weak_type) for r in rows))
+    else:
+        common, weak = dtype, False
+    return concatenate([expand_dims(convert(r, common, weak), (0,)) for r in rows], 0)
+
+
+# --- assignment, which there is none of ---
+
+
+def _refuse_assignment(self: Any, index: Any, value: Any) -> NoReturn:
+    source, trace = user_source(), current_trace()
+    raise ImmutableArrayError(
+        "arrays are immutable: x[index] = value cannot change x.",
+        values=[("x", repr(self.type), source.shown() if source else "")],
+        doing=trace.doing() if trace else (),
+        advice="Write x = x.at[index].set(value); .add, .multiply, .min and .max work alike.",
+    )
+
+
+def install_setitem(cls: type) -> None:
+    """Make `x[index] = value` raise an error that says what to write."""
+    cls.__setitem__ = _refuse_assignment  # type: ignore[attr-defined]
+
+
+for _class in (Array, Proxy):
+    install_setitem(_class)
+    install_operators(_class)
+links.array_class = Array
+links.as_array = as_operand

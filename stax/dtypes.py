@@ -1,0 +1,212 @@
+"""Element types as users name and ask about them: `float32`, `finfo`, `issubdtype`, `result_type`.
+
+`types` says how element types go together; this module is its public face.  A scalar type such as
+`float32` is accepted wherever a dtype is, equals the NumPy dtype it stands for, and makes an array
+when it is called.
+
+    >>> result_type(int32(1), 2.5)
+    dtype('float32')
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from stax import types
+from stax.array import asarray
+from stax.errors import ArgumentError
+from stax.trace import is_array, type_of
+from stax.types import (
+    ArrayType,
+    KeyType,
+    canonical_dtype,
+    check_dtype,
+    float0,
+    key_fry,
+    scalar_type,
+)
+
+__all__ = [
+    "bfloat16",
+    "can_cast",
+    "canonicalize_dtype",
+    "extended",
+    "finfo",
+    "float0",
+    "iinfo",
+    "is_dtype",
+    "isdtype",
+    "issubdtype",
+    "itemsize_bits",
+    "prng_key",
+    "promote_types",
+    "result_type",
+    "scalar_type_of",
+]
+
+
+class ScalarType:
+    """A dtype that makes arrays: `float32(1)` is an array, and `np.dtype(float32)` works."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = np.dtype(dtype)
+        self.__name__ = self.dtype.name
+
+    def __call__(self, x: Any = 0) -> Any:
+        return asarray(x, self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ScalarType):
+            return self.dtype == other.dtype
+        try:
+            return bool(self.dtype == other)
+        except TypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def __repr__(self) -> str:
+        return f"stax.numpy.{self.__name__}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ScalarType, (self.dtype,)
+
+
+bool_ = ScalarType(types.bool_)
+int8, int16 = ScalarType(types.int8), ScalarType(types.int16)
+int32, int64 = ScalarType(types.int32), ScalarType(types.int64)
+uint8, uint16 = ScalarType(types.uint8), ScalarType(types.uint16)
+uint32, uint64 = ScalarType(types.uint32), ScalarType(types.uint64)
+bfloat16, float16 = ScalarType(types.bfloat16), ScalarType(types.float16)
+float32, float64 = ScalarType(types.float32), ScalarType(types.float64)
+complex64, complex128 = ScalarType(types.complex64), ScalarType(types.complex128)
+
+
+class extended(np.generic):
+    """The kind of dtypes that NumPy does not have."""
+
+
+class prng_key(extended):
+    """The kind of dtypes of typed random keys."""
+
+
+def finfo(dtype: Any) -> Any:
+    """Return the limits of a floating type: eps, max, tiny, ..."""
+    return ml_dtypes.finfo(check_dtype(dtype))
+
+
+def iinfo(int_type: Any) -> Any:
+    """Return the limits of an integer type: min and max."""
+    return ml_dtypes.iinfo(check_dtype(int_type))
+
+
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
+    """Return `dtype` as values of it enter a program: 32 bits wide unless enable_x64 is set."""
+    return canonical_dtype(dtype)
+
+
+def itemsize_bits(dtype: Any) -> int:
+    """Return how many bits an element takes."""
+    return int(check_dtype(dtype).itemsize) * 8
+
+
+def issubdtype(a: Any, b: Any) -> bool:
+    """Say whether dtype `a` is of the kind `b`: a dtype, or a class such as `floating`."""
+    if isinstance(a, KeyType):
+        return b is a or (isinstance(b, type) and issubclass(prng_key, b))
+    kind = isinstance(b, type) and issubclass(b, np.generic)
+    if kind and isinstance(a, type) and issubclass(a, np.generic):
+        return issubclass(a, b)
+    dtype = np.dtype(a)
+    if kind:
+        # NumPy does not know that bfloat16 is a floating type.
+        found = np.floating if dtype == types.bfloat16 else dtype.type
+        return issubclass(found, b) or dtype.type is b
+    return not isinstance(b, KeyType) and dtype == np.dtype(b)
+
+
+_KINDS = {
+    "bool": types.is_bool,
+    "signed integer": lambda d: d.kind == "i",
+    "unsigned integer": lambda d: d.kind == "u",
+    "integral": types.is_integer,
+    "real floating": types.is_float,
+    "complex floating": types.is_complex,
+    "numeric": lambda d: types.is_integer(d) or types.is_inexact(d),
+}
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Say whether `dtype` is of a kind named as in the array API, a dtype, or one of several."""
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, k) for k in kind)
+    found = check_dtype(dtype)
+    if isinstance(kind, str) and kind in _KINDS:
+        return bool(_KINDS[kind](found))
+    return bool(found == check_dtype(kind))
+
+
+def is_dtype(value: Any) -> bool:
+    """Say whether `value` names a dtype rather than being an array or a number."""
+    return isinstance(value, np.dtype | ScalarType | KeyType | str | type)
+
+
+def scalar_type_of(x: Any) -> type:
+    """Return the Python type (bool, int, float, complex) of the elements of `x`."""
+    dtype = _argument_type(x).dtype
+    if types.is_bool(dtype):
+        return bool
+    if types.is_integer(dtype):
+        return int
+    return complex if types.is_complex(dtype) else float
+
+
+def _argument_type(value: Any) -> ArrayType:
+    """Return the type of an array, a number, a dtype or a Python number class."""
+    if value in (bool, int, float, complex) if isinstance(value, type) else False:
+        return scalar_type(value(0))
+    if is_dtype(value):
+        return ArrayType(check_dtype(value), ())
+    if is_array(value):
+        return ArrayType(value.dtype, (), value.weak_type)
+    if value is None:
+        raise ArgumentError("None is neither an array nor a dtype.")
+    return type_of(value)
+
+
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+    """Return the dtype that arrays, numbers and dtypes are promoted to when they meet."""
+    if not args:
+        raise ArgumentError("result_type needs at least one array or dtype.")
+    dtype, weak = types.promote(*(_argument_type(x) for x in args))
+    return (dtype, weak) if return_weak_type_flag else dtype
+
+
+def promote_types(a: Any, b: Any) -> Any:
+    """Return the dtype that two dtypes are promoted to."""
+    return types.promote(_argument_type(a), _argument_type(b))[0]
+
+
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """Say whether NumPy's rule `casting` allows a conversion."""
+    source = from_.dtype if is_array(from_) else from_
+    return bool(np.can_cast(np.dtype(source), np.dtype(to), casting))
+
+
+def common_dtype(*arrays: Any) -> tuple[Any, bool]:
+    """Return the dtype and the weak flag that `arrays` are promoted to."""
+    return types.promote(*(ArrayType(x.dtype, (), x.weak_type) for x in arrays))
+
+
+def inexact_dtype(dtype: Any) -> Any:
+    """Return the floating type in which functions of integers are computed."""
+    if types.is_inexact(dtype):
+        return dtype
+    return types.float64 if dtype in (types.int64, types.uint64) else types.float32
+
+
+key = key_fry

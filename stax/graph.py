@@ -1,0 +1,245 @@
+"""The operator graph: inputs, nodes in program order, outputs.
+
+A graph is built by a `Builder` and never changes.  The builder hash-conses: a node with the same
+op and inputs is the same node, so common subexpressions do not need a pass; `finish` leaves out
+what no output needs, so dead code does not either.  Nodes with an effect are neither merged nor
+left out, and ordered ones are chained by `Node.after`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stax.extent import Extent
+from stax.op import ORDERED, Op
+from stax.source import Source
+from stax.types import ArrayType, Shape, TupleType, Type
+
+
+@dataclass(frozen=True, eq=False)
+class Input(Op):
+    """A parameter of the graph; inputs are never merged."""
+
+    label: str
+    name: ClassVar[str] = "input"
+    interned: ClassVar[bool] = False
+
+    def abstract_eval(self, *types: ArrayType) -> Type:
+        raise NotImplementedError("the type of an input is given, not derived")
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Op):
+    """An array filled with one number, held as raw bytes so that 0.0 is not -0.0."""
+
+    data: bytes
+    dtype: np.dtype
+    shape: Shape
+    weak: bool
+    name: ClassVar[str] = "constant"
+
+    def abstract_eval(self, *types: ArrayType) -> ArrayType:
+        return ArrayType(self.dtype, self.shape, self.weak)
+
+    @property
+    def value(self) -> Any:
+        """The number, as a NumPy scalar of its dtype."""
+        return np.frombuffer(self.data, self.dtype)[0]
+
+    def evaluate(self, *arrays: Any) -> np.ndarray:
+        return np.broadcast_to(np.frombuffer(self.data, self.dtype)[0], self.shape)
+
+    def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
+        return kernel.const(self.value, self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Length(Op):
+    """The length of an axis as a weak integer; how a symbolic extent enters arithmetic."""
+
+    extent: Extent
+    dtype: np.dtype
+    name: ClassVar[str] = "length"
+
+    def abstract_eval(self, *types: ArrayType) -> ArrayType:
+        return ArrayType(self.dtype, (), True)
+
+    def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
+        return kernel.convert(kernel.extent(self.extent), self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Project(Op):
+    """Reads one result of a node that has several."""
+
+    position: int
+    name: ClassVar[str] = "project"
+
+    def abstract_eval(self, *types: Any) -> ArrayType:
+        items: tuple[ArrayType, ...] = types[0].items
+        return items[self.position]
+
+    def evaluate(self, *arrays: Any) -> Any:
+        return arrays[0][self.position]
+
+
+class Node:
+    """One application of an op; compared by identity."""
+
+    __slots__ = ("after", "inputs", "op", "scope", "source", "type")
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: tuple[Node, ...],
+        type_: Type,
+        source: Source | None = None,
+        scope: tuple[str, ...] = (),
+        after: Node | None = None,
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.type: Any = type_
+        self.source = source
+        self.scope = scope
+        self.after = after
+
+    __match_args__ = ("op", "inputs")
+
+    def __repr__(self) -> str:
+        return f"<{self.op!r}: {self.type!r}>"
+
+
+class Graph:
+    """A finished, immutable program: `inputs`, `nodes` in program order, `outputs`."""
+
+    __slots__ = ("__dict__", "inputs", "name", "nodes", "outputs")
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Node],
+        nodes: Sequence[Node],
+        outputs: Sequence[Node],
+    ) -> None:
+        self.name = name
+        self.inputs = tuple(inputs)
+        self.nodes = tuple(nodes)
+        self.outputs = tuple(outputs)
+
+    @functools.cached_property
+    def effect(self) -> str | None:
+        """The strongest effect of its nodes."""
+        effects = {node.op.effect for node in self.nodes}
+        return ORDERED if ORDERED in effects else next((e for e in effects if e), None)
+
+    @functools.cached_property
+    def structural_hash(self) -> int:
+        """A hash of the structure alone: equal for graphs that print the same."""
+        position = {node: i for i, node in enumerate(self.inputs)}
+        parts: list[Any] = [tuple(node.type for node in self.inputs)]
+        for node in self.nodes:
+            parts.append((node.op, *(position[x] for x in node.inputs)))
+            position[node] = len(position)
+        parts.append(tuple(position[x] for x in self.outputs))
+        return hash(tuple(parts))
+
+    @property
+    def input_types(self) -> tuple[ArrayType, ...]:
+        return tuple(node.type for node in self.inputs)
+
+    @property
+    def output_types(self) -> tuple[ArrayType, ...]:
+        return tuple(node.type for node in self.outputs)
+
+    def uses(self) -> dict[Node, int]:
+        """Return how often each node is read, outputs included."""
+        counts: dict[Node, int] = dict.fromkeys((*self.inputs, *self.nodes), 0)
+        for node in self.nodes:
+            for x in node.inputs:
+                counts[x] += 1
+        for x in self.outputs:
+            counts[x] += 1
+        return counts
+
+
+class Builder:
+    """Collects nodes, merging equal ones."""
+
+    __slots__ = ("_interned", "nodes", "token")
+
+    def __init__(self) -> None:
+        self._interned: dict[Any, Node] = {}
+        self.nodes: list[Node] = []
+        self.token: Node | None = None
+
+    def find(self, op: Op, inputs: tuple[Node, ...]) -> Node | None:
+        """Return the node that applies `op` to `inputs`, if there is one that may be shared."""
+        return self._interned.get((op, inputs))
+
+    def add(
+        self,
+        op: Op,
+        inputs: tuple[Node, ...],
+        type_: Type,
+        source: Source | None,
+        scope: tuple[str, ...],
+    ) -> Node:
+        """Append a node that `find` did not find."""
+        node = Node(op, inputs, type_, source, scope)
+        self.nodes.append(node)
+        if op.effect is None:
+            self._interned[(op, inputs)] = node
+        elif op.effect == ORDERED:
+            node.after, self.token = self.token, node
+        return node
+
+    def adopt(self, node: Node) -> Node:
+        """Take over a node of another graph whose inputs are already here, or its equal."""
+        found = self.find(node.op, node.inputs)
+        if found is None:
+            found = node
+            self.nodes.append(node)
+            if node.op.effect is None:
+                self._interned[(node.op, node.inputs)] = node
+            elif node.op.effect == ORDERED:
+                return self._reordered(node)
+        return found
+
+    def _reordered(self, node: Node) -> Node:
+        """Chain an ordered node; nodes are immutable, so one out of place is made again."""
+        if node.after is not self.token:
+            self.nodes.pop()
+            return self.add(node.op, node.inputs, node.type, node.source, node.scope)
+        self.token = node
+        return node
+
+    def finish(self, name: str, inputs: Sequence[Node], outputs: Sequence[Node]) -> Graph:
+        """Return the graph of what `outputs` and effects need, in program order."""
+        return Graph(name, inputs, live(self.nodes, outputs), outputs)
+
+
+def live(nodes: Iterable[Node], outputs: Iterable[Node]) -> list[Node]:
+    """Return the nodes that outputs or effects need, in the given order."""
+    ordered = list(nodes)
+    needed = set(outputs)
+    for node in reversed(ordered):
+        if node in needed or node.op.effect is not None:
+            needed.add(node)
+            needed.update(node.inputs)
+    return [node for node in ordered if node in needed]
+
+
+def is_constant(node: Node, value: float | None = None) -> bool:
+    """Say whether a node is a constant, and (if given) equal to `value`."""
+    return isinstance(node.op, Constant) and (value is None or node.op.value == value)
+
+
+def multiple(node: Node) -> bool:
+    """Say whether a node has several results."""
+    return isinstance(node.type, TupleType)

@@ -1,0 +1,43 @@
+"""vmap: mapping a graph over a new leading axis.
+
+Values are either batched, with the batch axis in front, or not; a node none of whose inputs is
+batched is left alone.  Rules get flags and never axis numbers, which removes most of what makes
+such rules long.
+
+The rule of an op: `batch(batch, flags, *inputs) -> out`, everything batched has the axis in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stax.graph import Graph, Node, Project
+from stax.interpreters.interpret import interpret
+from stax.op import Batch
+from stax.trace import Trace, bind
+from stax.verify import verified
+
+Flagged = tuple[Any, bool]
+
+
+def batch(graph: Graph, axis: Batch, flags: Sequence[bool]) -> tuple[Graph, list[bool]]:
+    """Return `graph` mapped over the inputs that are flagged, and which outputs are batched."""
+
+    def rule(node: Node, inputs: list[Flagged]) -> Flagged:
+        values = [x for x, _ in inputs]
+        marks = [f for _, f in inputs]
+        if isinstance(node.op, Project):
+            return bind(node.op, *values), marks[0]
+        if any(marks) or node.op.names_axis(axis.axis_name):
+            return node.op.batch(axis, marks, *values), True
+        return bind(node.op, *values), False
+
+    with Trace(graph.name, "vmap") as trace:
+        args = [
+            trace.input(x.type.with_leading(axis.size) if f else x.type, x.op.label)  # type: ignore[attr-defined]
+            for x, f in zip(graph.inputs, flags, strict=True)
+        ]
+        outputs = interpret(graph, list(zip(args, flags, strict=True)), rule)
+        result = trace.finish([y for y, _ in outputs])
+    return verified(result, "vmap"), [f for _, f in outputs]

@@ -1,0 +1,74 @@
+"""Forward mode: pushing tangents through a graph.
+
+`pushforward` works inside the current trace on primal and tangent proxies; a tangent of None is
+zero and costs nothing.  With `linearizing`, ops that hold graphs emit two nodes, a primal one that
+also returns residuals and a linear one that consumes them, so that the result can be split by
+dependence on the tangents without looking inside a node.
+
+The rule of an op: `jvp(out, primals, tangents) -> tangent`, tangents of None being zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stax.graph import Graph, Node, Project
+from stax.interpreters.interpret import interpret
+from stax.trace import Trace, bind, zeros_like
+from stax.types import is_inexact
+from stax.verify import verified
+
+Pair = tuple[Any, Any]  # a primal, and its tangent or None
+
+
+def pushforward(
+    graph: Graph,
+    primals: Sequence[Any],
+    tangents: Sequence[Any | None],
+    linearizing: bool = False,
+) -> tuple[list[Any], list[Any | None]]:
+    """Return the outputs of `graph` and their tangents, recorded in the current trace."""
+
+    def rule(node: Node, inputs: list[Pair]) -> Pair:
+        xs = [x for x, _ in inputs]
+        ts = [t for _, t in inputs]
+        if isinstance(node.op, Project):
+            t = None if ts[0] is None else ts[0][node.op.position]
+            return bind(node.op, *xs), t
+        if all(t is None for t in ts):
+            return bind(node.op, *xs), None
+        if node.op.holds_graph:
+            return (node.op.linearize if linearizing else node.op.pushforward)(xs, ts)  # type: ignore[no-any-return, attr-defined]
+        out = bind(node.op, *xs)
+        return out, node.op.jvp(out, xs, ts)
+
+    pairs = interpret(graph, list(zip(primals, tangents, strict=True)), rule)
+    return [y for y, _ in pairs], [_differentiable(y, t) for y, t in pairs]
+
+
+def _differentiable(y: Any, t: Any | None) -> Any | None:
+    return t if t is not None and is_inexact(y.type.dtype) else None
+
+
+def jvp(graph: Graph, flags: Sequence[bool]) -> tuple[Graph, list[bool]]:
+    """Return the graph that also pushes tangents forward, and which outputs have tangents.
+
+    Its inputs are those of `graph` and then a tangent for each flagged one; its outputs are those of
+    `graph` and then a tangent for each output that has one.
+    """
+    with Trace(graph.name, "jvp") as trace:
+        primals = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
+        tangents = [
+            trace.input(x.type.tangent(), f"{x.op.label}_dot") if f else None  # type: ignore[attr-defined]
+            for x, f in zip(graph.inputs, flags, strict=True)
+        ]
+        outs, out_tangents = pushforward(graph, primals, tangents)
+        kept = [t for t in out_tangents if t is not None]
+        result = trace.finish([*outs, *kept])
+    return verified(result, "jvp"), [t is not None for t in out_tangents]
+
+
+def instantiate(tangent: Any | None, like: Any) -> Any:
+    """Return a tangent, or zeros for None."""
+    return zeros_like(like) if tangent is None else tangent

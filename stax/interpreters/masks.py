@@ -1,0 +1,125 @@
+"""Masks of cotangents: which lanes a select did not take.
+
+A mask marks the lanes that are live.  It starts at the transpose of a select, follows the cotangent
+through element-wise, shape, broadcast and sum ops, and ends at products, gathers and everything
+else, where the zero in a lane that is not live is an ordinary zero.  Where a cotangent is multiplied
+by something that may not be finite, the product is taken under the mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stax.graph import Constant
+from stax.op import Linear, Op
+from stax.operators.elementwise import (
+    Convert,
+    Elementwise,
+    Select,
+    add,
+    and_,
+    like,
+    not_,
+    or_,
+    select,
+)
+from stax.operators.reduce import reduce_or
+from stax.operators.shape import (
+    Broadcast,
+    Concatenate,
+    Pad,
+    Reshape,
+    Rev,
+    Slice,
+    Transpose,
+    broadcast_in_dim,
+)
+from stax.trace import Proxy, full
+from stax.types import bool_
+
+
+class Masked(NamedTuple):
+    """A cotangent, and the mask of its live lanes (None: all are)."""
+
+    value: Any
+    mask: Any | None
+
+
+def add_masked(a: Masked | None, b: Masked) -> Masked:
+    """Return the sum of two cotangents; a lane is live where it is in either."""
+    if a is None:
+        return b
+    mask = None if a.mask is None or b.mask is None else or_(a.mask, b.mask)
+    return Masked(add(a.value, b.value), mask)
+
+
+def apply_mask(op: Op, operands: Sequence[Any], value: Any, mask: Any | None) -> Masked:
+    """Return a cotangent that `op` pulled back, zero in the lanes that are not live."""
+    if mask is None:
+        return Masked(value, None)
+    fixed = [x for x in operands if not isinstance(x, Linear)]
+    if isinstance(op, Elementwise) and not all(map(_is_finite_constant, fixed)):
+        value = select(mask, value, like(value, 0))
+    return Masked(value, mask)
+
+
+def _is_finite_constant(x: Any) -> bool:
+    return isinstance(x, Proxy) and isinstance(x.node.op, Constant) and bool(
+        np.isfinite(x.node.op.value)
+    )
+
+
+def pull_mask(op: Op, ct: Masked, operands: Sequence[Any]) -> Sequence[Any | None]:
+    """Return the mask of the cotangent of each operand of `op`."""
+    mask = ct.mask
+    if isinstance(op, Select):
+        taken, other = operands[0], not_(operands[0])
+        if mask is not None:
+            taken, other = and_(taken, mask), and_(other, mask)
+        return None, taken, other
+    if mask is None:
+        return [None] * len(operands)
+    match op:
+        case Elementwise() | Convert():
+            return [mask] * len(operands)
+        case Broadcast():
+            return (_unbroadcast(op, mask, operands[0].type.shape),)
+        case Reshape() | Transpose() | Slice() | Rev() | Concatenate():
+            as_bool = [Linear(x.type.with_dtype(bool_)) if isinstance(x, Linear) else x for x in operands]
+            return _or_false(op.transpose(mask, *as_bool), as_bool)
+        case Pad():
+            return [None] * len(operands)
+        case _:
+            return _through_sum(op, mask, operands)
+
+
+def _or_false(masks: Sequence[Any | None], operands: Sequence[Any]) -> list[Any | None]:
+    """Where no cotangent arrives at all, no lane is live."""
+    return [
+        full(x.type.shape, False, bool_) if m is None and isinstance(x, Linear) else m
+        for m, x in zip(masks, operands, strict=True)
+    ]
+
+
+def _unbroadcast(op: Broadcast, mask: Any, shape: Any) -> Any:
+    new = tuple(a for a in range(len(op.shape)) if a not in op.broadcast_dimensions)
+    stretched = tuple(
+        i for i, a in enumerate(op.broadcast_dimensions)
+        if isinstance(shape[i], int) and shape[i] == 1 and mask.type.shape[a] is not shape[i]
+    )
+    kept = reduce_or(mask, new) if new else mask
+    if not stretched:
+        return kept
+    rest = tuple(i for i in range(len(shape)) if i not in stretched)
+    return broadcast_in_dim(reduce_or(kept, stretched), shape, rest)
+
+
+def _through_sum(op: Op, mask: Any, operands: Sequence[Any]) -> Sequence[Any | None]:
+    if op.name != "reduce_sum":
+        return [None] * len(operands)
+    (x,) = operands
+    kept = tuple(a for a in range(x.type.ndim) if a not in op.axes)  # type: ignore[attr-defined]
+    return (broadcast_in_dim(mask, x.type.shape, kept),)

@@ -1,0 +1,110 @@
+"""Rewriting a graph by identities that hold bit for bit.
+
+`x + 0` is not among them (it changes -0.0), `x * 1` is; a reduction is never reassociated.  Scalar
+constants are folded by the reference evaluator, so folding cannot change a result either.  Common
+subexpressions and dead code need no rule: the builder merges and drops them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stax.graph import Constant, Graph, Node, is_constant
+from stax.interpreters.interpret import attributed
+from stax.op import Op
+from stax.operators.elementwise import Convert, Elementwise, IntegerPow, Select
+from stax.operators.shape import Broadcast, Reshape, Transpose
+from stax.trace import Trace
+from stax.verify import verified
+
+
+def simplify(graph: Graph) -> Graph:
+    """Return `graph` rewritten by `identity`; exact."""
+    with Trace(graph.name, "simplify") as trace:
+        trace.inputs = list(graph.inputs)
+        new: dict[Node, Node] = {x: x for x in graph.inputs}
+        with attributed(trace) as attribute:
+            for node in graph.nodes:
+                attribute(node)
+                inputs = tuple([new[x] for x in node.inputs])
+                found = identity(trace, node.op, inputs)
+                if found is None:
+                    unchanged = inputs == node.inputs
+                    found = trace.builder.adopt(node) if unchanged else trace.apply(node.op, inputs)
+                elif found.type is not node.type:
+                    # An identity may drop the weak flag; types of results are part of the meaning.
+                    found = trace.apply(Convert(node.type.dtype, node.type.weak), (found,))
+                new[node] = found
+        nodes = [new[x] for x in graph.outputs]
+        result = trace.builder.finish(graph.name, trace.inputs, nodes)
+    return verified(result, "simplify")
+
+
+def identity(trace: Trace, op: Op, inputs: tuple[Node, ...]) -> Node | None:
+    """Return a simpler node equal to `op` applied to `inputs`, or None."""
+    if inputs and all(isinstance(x.op, Constant) for x in inputs):
+        return _folded(trace, op, inputs)
+    match op, inputs:
+        case Elementwise("mul"), (x, y):
+            return x if is_constant(y, 1) else y if is_constant(x, 1) else None
+        case Elementwise("div"), (x, y) if is_constant(y, 1):
+            return x
+        case Elementwise("sub"), (x, y) if _is_positive_zero(y):
+            return x
+        case Elementwise("add"), (x, y):
+            return x if _is_negative_zero(y) else y if _is_negative_zero(x) else None
+        case Elementwise("neg"), (Node(Elementwise("neg"), (x,)),):
+            return x
+        case Select(), (_, x, y) if x is y:
+            return x
+        case Convert(), (x,) if x.type is op.abstract_eval(x.type):
+            return x
+        case Reshape(), (Node(Reshape(), (x,)),):
+            return trace.apply(op, (x,))
+        case Reshape() | Broadcast(), (x,) if x.type is op.abstract_eval(x.type):
+            return x
+        case Transpose(), (Node(Transpose() as inner, (x,)),):
+            return _transposed(trace, x, tuple(inner.permutation[a] for a in op.permutation))
+        case Transpose(), (x,):
+            return x if op.permutation == tuple(range(len(op.permutation))) else None
+        case Broadcast(), (Node(Broadcast() as inner, (x,)),):
+            dimensions = tuple(op.broadcast_dimensions[a] for a in inner.broadcast_dimensions)
+            return trace.apply(Broadcast(op.shape, dimensions), (x,))
+        case _:
+            return None
+
+
+def _transposed(trace: Trace, x: Node, permutation: tuple[int, ...]) -> Node:
+    if permutation == tuple(range(len(permutation))):
+        return x
+    return trace.apply(Transpose(permutation), (x,))
+
+
+def _is_positive_zero(node: Node) -> bool:
+    return is_constant(node, 0) and not np.signbit(np.real(_number(node)))
+
+
+def _is_negative_zero(node: Node) -> bool:
+    value = _number(node) if is_constant(node, 0) else None
+    return value is not None and value.dtype.kind == "f" and bool(np.signbit(value))
+
+
+def _number(node: Node) -> Any:
+    assert isinstance(node.op, Constant)
+    return node.op.value
+
+
+def _folded(trace: Trace, op: Op, inputs: tuple[Node, ...]) -> Node | None:
+    """Return the constant that an element-wise or shape op makes of constants."""
+    if isinstance(op, Broadcast | Reshape | Transpose):
+        value = _number(inputs[0])
+    elif isinstance(op, Elementwise | Select | Convert | IntegerPow):
+        value = np.asarray(op.evaluate(*(np.asarray([_number(x)]) for x in inputs)))[0]
+    else:
+        return None
+    type_ = op.abstract_eval(*(x.type for x in inputs))
+    data = np.asarray(value).astype(type_.dtype).tobytes()
+    constant = Constant(data, type_.dtype, type_.shape, type_.weak)
+    return trace.apply(constant, ())

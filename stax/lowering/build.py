@@ -1,0 +1,565 @@
+"""From a scheduled region to a kernel in loop IR.
+
+A `KernelBuilder` walks the stages of a schedule and asks for values at indices.  `value` is the heart:
+the element of a node at an index is a local of the nest, an element of a stored array, or what the
+op's `lower` rule makes of its operands.  Each value is named once, in the outermost loop in which
+everything it needs is known, so what does not depend on a loop stands outside of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stax.errors import InternalError
+from stax.extent import Dimension, Extent
+from stax.graph import Constant, Input, Node
+from stax.lowering import loop_ir as ir
+from stax.lowering.element import (
+    ElementBuilder,
+    Index,
+    Operand,
+    canonical,
+    spread,
+    static_size,
+    symbol_var,
+)
+from stax.lowering.fuse import Fusion, is_free
+from stax.lowering.schedule import BLOCK, Layout, Schedule, column_block, unrolling
+from stax.operators.broadcast import Broadcast, Reduction
+from stax.operators.reshape import Reshape
+from stax.types import accumulator, is_bool, is_float
+
+
+@dataclass(frozen=True)
+class BuiltKernel:
+    """A kernel, the value behind each of its buffers, and how its parallel loop is handed out."""
+
+    kernel: ir.Kernel
+    values: tuple[Node, ...]
+    extent: ir.Expr
+    grain: int
+
+
+@dataclass
+class _Scope:
+    """An open loop body: its statements, and the values that are named in it."""
+
+    statements: list[ir.Stmt] = field(default_factory=list)
+    values: dict[Any, ir.Expr] = field(default_factory=dict)
+
+
+def identity_of(kind: str, dtype: np.dtype) -> Any:
+    """Return the number that leaves others alone under the combination `kind`."""
+    if kind in ("add", "or"):
+        return False if is_bool(dtype) else 0
+    if kind in ("mul", "and"):
+        return True if is_bool(dtype) else -1 if kind == "and" else 1
+    low = kind == "maximum"
+    if is_bool(dtype):
+        return not low
+    if is_float(dtype):
+        return -np.inf if low else np.inf
+    limits = np.iinfo(dtype)
+    return limits.min if low else limits.max
+
+
+class KernelBuilder(ElementBuilder):
+    """Builds one kernel."""
+
+    def __init__(self, fusion: Fusion, plan: Schedule, name: str, labels: dict[Node, str]) -> None:
+        self.fusion = fusion
+        self.plan = plan
+        self.region = plan.region
+        self.name = name
+        self.labels = labels
+        self.buffers: dict[Any, tuple[ir.Buffer, Node]] = {}
+        self.stored_here: set[str] = set()
+        self.scopes = [_Scope()]
+        self.depth: dict[str, int] = {}
+        self.axis_index: dict[int, ir.Expr] = {}
+        self.ready: dict[Node, Callable[[], ir.Expr]] = {}
+        self.current = 0
+        self.count = 0
+
+    # --- naming and scopes ---
+
+    def fresh(self, prefix: str) -> str:
+        """Return a name that is not taken."""
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def emit(self, statement: ir.Stmt) -> None:
+        """Append a statement to the innermost open loop."""
+        self.scopes[-1].statements.append(statement)
+
+    @contextmanager
+    def loop(self, prefix: str, extent: Dimension | ir.Expr, kind: Any) -> Iterator[ir.Var]:
+        """Open a loop for a `with` block and give its variable."""
+        var = ir.Var(self.fresh(prefix), ir.INDEX)
+        self.scopes.append(_Scope())
+        self.depth[var.name] = len(self.scopes) - 1
+        before, self.current = self.current, len(self.scopes) - 1
+        yield var
+        self.current = before
+        body = self.scopes.pop().statements
+        length = self.extent(extent) if isinstance(extent, int | Extent) else extent
+        self.emit(ir.For(var, length, kind, tuple(body)))
+
+    def depth_of(self, *expressions: ir.Expr | None) -> int:
+        """Return the innermost loop that an expression depends on."""
+        deepest, pending = 0, [e for e in expressions if e is not None]
+        while pending:
+            e = pending.pop()
+            if isinstance(e, ir.Var):
+                deepest = max(deepest, self.depth.get(e.name, 0))
+            else:
+                pending += [c for c in ir.children(e)]  # type: ignore[misc]
+        return deepest
+
+    def let(self, value: ir.Expr, prefix: str = "v", depth: int | None = None) -> ir.Expr:
+        """Name a value in the loop where it belongs."""
+        if isinstance(value, ir.Var | ir.Const):
+            return value
+        at = self.depth_of(value) if depth is None else depth
+        var = ir.Var(self.fresh(prefix), value.dtype)
+        self.depth[var.name] = at
+        self.scopes[at].statements.append(ir.Let(var, value))
+        return var
+
+    # --- memory ---
+
+    def buffer(self, node: Node) -> ir.Buffer:
+        """Return the buffer through which a stored value is seen with the shape of `node`."""
+        root = node
+        while isinstance(root.op, Reshape) and root not in self.fusion.stored:
+            root = root.inputs[0]
+        shape = node.type.shape
+        lengths: tuple[Any, ...] = tuple(
+            self.extent(n) if isinstance(n, Extent) else n for n in shape
+        )
+        if self.plan.is_flat and canonical(shape):
+            lengths = (static_size(shape) if all(isinstance(n, int) for n in shape) else self.points(shape),)  # fmt: skip
+        key = (root, lengths)
+        if key not in self.buffers:
+            label = self.labels[root]
+            taken = sum(1 for _, r in self.buffers.values() if r is root)
+            name = label if not taken else f"{label}_view{taken}"
+            self.buffers[key] = ir.Buffer(name, node.type.dtype, lengths), root
+        return self.buffers[key][0]
+
+    def points(self, shape: Sequence[Dimension]) -> ir.Expr:
+        """Return the number of elements of a shape."""
+        total: ir.Expr = ir.index(1)
+        for extent in shape:
+            total = ir.mul(total, self.extent(extent))
+        return total
+
+    def in_memory(self, node: Node) -> bool:
+        """Say whether `node`, or what it reshapes, was stored before this kernel runs."""
+        while isinstance(node.op, Reshape) and node not in self.fusion.stored:
+            node = node.inputs[0]
+        if isinstance(node.op, Input):
+            return True
+        return node in self.fusion.stored and self.fusion.level[node] < self.region.level
+
+    def store(self, node: Node) -> None:
+        """Store the value of `node` at the place the open loops are at."""
+        buffer = self.buffer(node)
+        self.stored_here.add(buffer.name)
+        index = self.place(node)
+        self.emit(ir.Store(buffer, index, self.value(node, index)))
+
+    # --- values ---
+
+    def place(self, node: Node) -> Index:
+        """Return the index of `node` that the open loops are at."""
+        if self.plan.is_flat:
+            return (self.axis_index[0],) if canonical(node.type.shape) else spread(node.type.shape, ())
+        full = self.region.holds_full(node)
+        reduced = () if full else self.region.axes or ()
+        axes = [a for a in range(len(self.region.shape)) if a not in reduced]
+        if any(a not in self.axis_index for a in axes):
+            return ()
+        return spread(node.type.shape, [self.axis_index[a] for a in axes])
+
+    def value(self, node: Node, index: Index, mask: ir.Expr | None = None) -> ir.Expr:
+        """Return the element of `node` at `index`; where `mask` is false it may be anything."""
+        if is_free(node):
+            return self._free(node, index)
+        key, depth = (node, index, mask), self.depth_of(*index, mask)
+        for scope in self.scopes[: depth + 1]:
+            if key in scope.values:
+                return scope.values[key]
+        is_local = self.fusion.home.get(node) is self.region and index == self.place(node)
+        if is_local and node in self.ready:
+            return self.ready[node]()
+        before, self.current = self.current, depth
+        if not is_local and self.in_memory(node):
+            result: ir.Expr = ir.Load(self.buffer(node), index, mask)
+        elif isinstance(node.op, Reduction) and is_local:
+            raise InternalError(f"build: {node!r} is read before its loop.")
+        else:
+            result = node.op.lower(self, index, *(self.operand(x, mask) for x in node.inputs))
+        result = self.let(result)
+        self.current = before
+        self.scopes[max(depth, self.depth_of(result))].values[key] = result
+        return result
+
+    def operand(self, node: Node, outer_mask: ir.Expr | None) -> Operand:
+        """Return the operand of a rule that reads `node`."""
+
+        def read(index: Index, mask: ir.Expr | None) -> ir.Expr:
+            if outer_mask is not None:
+                mask = outer_mask if mask is None else self.both(mask, outer_mask)
+            x = self._flat_source(node) if self.plan.is_flat else node
+            if x is not node:
+                index = self.place(x) if canonical(x.type.shape) else spread(x.type.shape, ())
+            named = tuple(self.let(i, "j") if isinstance(i, ir.Apply) else i for i in index)
+            mask = self.let(mask, "m") if mask is not None else None
+            return self.value(x, named, mask)
+
+        return Operand(node.type, read)
+
+    def _flat_source(self, node: Node) -> Node:
+        """Look through the reshapes and broadcasts of a flat map, which change no place."""
+        while (
+            isinstance(node.op, Broadcast | Reshape)
+            and node not in self.fusion.home
+            and not self.in_memory(node)
+        ):
+            node = node.inputs[0]
+        return node
+
+    def _free(self, node: Node, index: Index) -> ir.Expr:
+        if isinstance(node.op, Constant):
+            return ir.Const(node.op.value, node.type.dtype)
+        return self.let(node.op.lower(self, index))  # type: ignore[no-any-return]
+
+    def reduce(
+        self, kind: str, extents: Sequence[Dimension], body: Callable[..., Any], dtype: np.dtype
+    ) -> ir.Expr:
+        """Combine `body` over `extents` in loops inside the loop that is being worked on."""
+        # Values that need this loop's variable must land inside it, whatever loops are open.
+        held = self.scopes[self.current + 1 :]
+        del self.scopes[self.current + 1 :]
+        total = ir.Var(self.fresh("acc"), dtype)
+        self.depth[total.name] = self.current
+        self.emit(ir.Init(total, ir.Const(identity_of(kind, dtype), dtype)))
+        self._nested(list(extents), [], lambda r: self.emit(ir.Update(kind, total, body(r))))
+        self.scopes += held
+        return total
+
+    def _nested(self, extents: list[Dimension], index: list[ir.Expr], body: Callable[..., None]) -> None:
+        if not extents:
+            body(tuple(index))
+            return
+        with self.loop("r", extents[0], "serial") as r:
+            self._nested(extents[1:], [*index, r], body)
+
+    # --- kernels ---
+
+    def build(self) -> BuiltKernel:
+        """Return the kernel of the region."""
+        layout = {Layout.MAP: self._map, Layout.ROWS: self._rows, Layout.COLUMNS: self._columns}
+        extent, inner = layout[self.plan.layout]()
+        (loop,) = self.scopes[0].statements
+        buffers = list(self.buffers.values())
+        symbols = sorted({s for b, _ in buffers for s in _symbols(b.shape)})
+        kernel = ir.Kernel(
+            self.name,
+            tuple(b for b, _ in buffers),
+            tuple(symbol_var(s) for s in symbols),
+            (loop,),
+            tuple(b.name for b, _ in buffers if b.name in self.stored_here),
+        )
+        return BuiltKernel(kernel, tuple(n for _, n in buffers), extent, self.plan.grain(inner))
+
+    @contextmanager
+    def parallel(self, axes: Sequence[int], blocks: Dimension | ir.Expr = 1) -> Iterator[tuple[ir.Expr, ir.Expr]]:
+        """Open the parallel loop over `axes` and then `blocks`; gives the block and the extent."""
+        shape = [self.region.shape[a] for a in axes]
+        count = self.extent(blocks) if isinstance(blocks, int | Extent) else blocks
+        extent = ir.mul(self.points(shape), count)
+        with self.loop("p", extent, "parallel") as p:
+            block = self.let(ir.mod(p, count), "b", 1) if ir.static(count) != 1 else ir.index(0)
+            rest = ir.floordiv(p, count)
+            for a, length in reversed(list(zip(axes, map(self.extent, shape), strict=True))):
+                is_first = a == axes[0]
+                self.axis_index[a] = self.let(rest if is_first else ir.mod(rest, length), "i", 1)
+                rest = ir.floordiv(rest, length)
+            yield block, extent
+
+    def _map(self) -> tuple[ir.Expr, int]:
+        shape = self.region.shape
+        if not shape:
+            with self.parallel(()) as (_, extent):
+                self._store_all(self.region.targets)
+            return extent, 1
+        if self.plan.is_flat:
+            total = self.points(shape)
+            last, leading = ir.static(total) or total, []
+        else:
+            last, leading = shape[-1], list(range(len(shape) - 1))
+        block, blocks, covered = self._blocks(last)
+        with self.parallel(leading, blocks) as (b, extent):
+            base, length = self._block_start(last, block, b)
+            with self.loop("x", length, "vector") as x:
+                axis = 0 if self.plan.is_flat else len(shape) - 1
+                self.axis_index[axis] = self.let(ir.add(base, x), "i")
+                self._store_all(self.region.targets)
+        return extent, covered
+
+    def _blocks(self, last: Any) -> tuple[int, Any, int]:
+        """Return the length of a block along the last axis, how many, and the points in one."""
+        if isinstance(last, int):
+            if last <= BLOCK:
+                return last, 1, max(last, 1)
+            return BLOCK, -(-last // BLOCK), BLOCK
+        length = self.extent(last) if isinstance(last, Extent) else last
+        return BLOCK, ir.floordiv(ir.add(length, BLOCK - 1), BLOCK), BLOCK
+
+    def _block_start(self, last: Any, block: int, b: ir.Expr) -> tuple[ir.Expr, Any]:
+        """Return where a block starts and its length.
+
+        The last block of a known length is moved back to end with the axis; it computes some
+        elements twice, with the same result, and needs no code of its own.
+        """
+        if isinstance(last, int):
+            if last == block:
+                return ir.index(0), block
+            start = ir.mul(b, block)
+            if last % block:
+                start = ir.apply("minimum", start, ir.index(last - block))
+            return self.let(start, "base"), block
+        start = self.let(ir.mul(b, block), "base")
+        length = self.extent(last) if isinstance(last, Extent) else last
+        rest = ir.apply("minimum", ir.index(block), ir.sub(length, start))
+        return start, self.let(rest, "rest")
+
+    def _store_all(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self.store(node)
+
+    # --- by rows ---
+
+    def _rows(self) -> tuple[ir.Expr, int]:
+        plan, shape = self.plan, self.region.shape
+        reduced = list(self.region.axes or ())
+        outer = [a for a in range(len(shape)) if a not in reduced]
+        inner_shape = tuple(shape[a] for a in reduced)
+        scratch = self._allocate_rows(inner_shape)
+        with self.parallel(outer) as (_, extent):
+            for buffer in scratch.values():
+                self.emit(ir.Alloc(buffer))
+            for stage in plan.stages:
+                self._row_stage(stage, reduced, scratch)
+            self._store_all(plan.outer_targets())
+        return extent, static_size(inner_shape)
+
+    def _allocate_rows(self, inner: tuple[Dimension, ...]) -> dict[Node, ir.Buffer]:
+        """Return scratch for the values that are kept and not stored anyway."""
+        return {
+            n: ir.Buffer(self.fresh("row"), n.type.dtype, inner)  # type: ignore[arg-type]
+            for n in self.plan.kept
+            if n not in self.region.targets
+        }
+
+    def _row_stage(self, stage: int, reduced: list[int], scratch: dict[Node, ir.Buffer]) -> None:
+        """One pass along the row."""
+        plan = self.plan
+        reductions, targets = plan.reductions(stage), plan.full_targets(stage)
+        kept = [n for n, first in plan.kept.items() if first == stage and n in scratch]
+        if not reductions and not targets:
+            return
+        totals = [self._begin(n) for n in reductions]
+
+        def body() -> None:
+            for node in kept:
+                index = tuple(self.axis_index[a] for a in reduced)
+                self.emit(ir.Store(scratch[node], index, self.value(node, self.place(node))))
+            for node, total in zip(reductions, totals, strict=True):
+                self.emit(ir.Update(node.op.combine, total, self._term(node)))  # type: ignore[attr-defined]
+            self._store_all(targets)
+
+        self._row_loops(reduced, body)
+        for node, total in zip(reductions, totals, strict=True):
+            self._finish(node, total)
+        for node in [*kept, *(n for n in targets if n in plan.kept)]:
+            self._keep(node, scratch.get(node), reduced)
+
+    def _row_loops(self, axes: list[int], body: Callable[[], None]) -> None:
+        axis, *rest = axes
+        with self.loop("x" if not rest else "y", self.region.shape[axis], "serial" if rest else "vector") as x:
+            self.axis_index[axis] = x
+            if rest:
+                self._row_loops(rest, body)
+            else:
+                body()
+            del self.axis_index[axis]
+
+    def _keep(self, node: Node, buffer: ir.Buffer | None, reduced: list[int]) -> None:
+        """From here on, read `node` back from where it was written."""
+
+        def read() -> ir.Expr:
+            if buffer is None:
+                return self.let(ir.Load(self.buffer(node), self.place(node)))
+            return self.let(ir.Load(buffer, tuple(self.axis_index[a] for a in reduced)))
+
+        self.ready[node] = read
+
+    def _begin(self, node: Node) -> ir.Var:
+        kind, dtype = node.op.combine, accumulator(node.type.dtype)  # type: ignore[attr-defined]
+        total = ir.Var(self.fresh("acc"), dtype)
+        self.depth[total.name] = len(self.scopes) - 1
+        self.emit(ir.Init(total, ir.Const(identity_of(kind, dtype), dtype)))
+        return total
+
+    def _term(self, node: Node) -> ir.Expr:
+        """Return the element that a reduction takes in at the place the loops are at."""
+        x = node.inputs[0]
+        element = self.operand(x, None)(self._reduced_place(x))
+        return ir.convert(element, accumulator(node.type.dtype))
+
+    def _reduced_place(self, x: Node) -> Index:
+        return spread(x.type.shape, [self.axis_index[a] for a in range(len(self.region.shape))])
+
+    def _finish(self, node: Node, total: ir.Expr) -> None:
+        result = self.let(ir.convert(total, node.type.dtype))
+        self.ready[node] = lambda: result
+
+    # --- by columns ---
+
+    def _columns(self) -> tuple[ir.Expr, int]:
+        shape, reduced = self.region.shape, list(self.region.axes or ())
+        outer = [a for a in range(len(shape)) if a not in reduced]
+        leading, last = outer[:-1], shape[outer[-1]]
+        block = column_block(last)
+        blocks: Any = -(-last // block) if isinstance(last, int) else ir.floordiv(ir.add(self.extent(last), block - 1), block)  # fmt: skip
+        with self.parallel(leading, blocks) as (b, extent):
+            base, width = self._block_start(last, block, b)
+            plan = _Columns(self, outer[-1], base, width, block)
+            for stage in self.plan.stages:
+                plan.stage(stage, reduced)
+        return extent, block * static_size(tuple(shape[a] for a in reduced))
+
+
+class _Columns:
+    """The stages of one by-columns kernel, for one block of columns."""
+
+    def __init__(self, builder: KernelBuilder, axis: int, base: ir.Expr, width: Any, block: int) -> None:
+        self.builder = builder
+        self.axis = axis
+        self.base = base
+        self.width = width
+        self.block = block
+
+    def allocate(self, dtype: np.dtype) -> ir.Buffer:
+        """Return scratch of one element per column."""
+        buffer = ir.Buffer(self.builder.fresh("column"), dtype, (self.block,))
+        self.builder.emit(ir.Alloc(buffer))
+        return buffer
+
+    @contextmanager
+    def across(self) -> Iterator[ir.Var]:
+        """Open the vector loop across the columns of the block."""
+        builder = self.builder
+        with builder.loop("x", self.width, "vector") as x:
+            builder.axis_index[self.axis] = builder.let(ir.add(self.base, x), "i")
+            yield x
+            del builder.axis_index[self.axis]
+
+    def stage(self, stage: int, reduced: list[int]) -> None:
+        """One pass down the rows."""
+        builder, plan = self.builder, self.builder.plan
+        reductions, targets = plan.reductions(stage), plan.full_targets(stage)
+        if stage == 0:
+            self._outer(0)
+        if not reductions and not targets:
+            return
+        totals = [self.allocate(accumulator(n.type.dtype)) for n in reductions]
+        if reductions:
+            with self.across() as x:
+                for node, total in zip(reductions, totals, strict=True):
+                    start = identity_of(node.op.combine, total.dtype)  # type: ignore[attr-defined]
+                    builder.emit(ir.Store(total, (x,), ir.Const(start, total.dtype)))
+        self._down(reduced, reductions, totals, targets)
+        for node, total in zip(reductions, totals, strict=True):
+            self._ready(node, total)
+        for node in targets:
+            if node in plan.kept:
+                builder._keep(node, None, reduced)
+        self._outer(stage + 1)
+
+    def _ready(self, node: Node, total: ir.Buffer) -> None:
+        builder = self.builder
+
+        def read() -> ir.Expr:
+            place = ir.sub(builder.axis_index[self.axis], self.base)
+            return builder.let(ir.convert(ir.Load(total, (place,)), node.type.dtype))
+
+        builder.ready[node] = read
+
+    def _down(
+        self, axes: list[int], reductions: list[Node], totals: list[ir.Buffer], targets: list[Node]
+    ) -> None:
+        builder = self.builder
+        axis, *rest = axes
+        if rest:
+            with builder.loop("y", builder.region.shape[axis], "serial") as y:
+                builder.axis_index[axis] = y
+                self._down(rest, reductions, totals, targets)
+                del builder.axis_index[axis]
+            return
+        rows = builder.region.shape[axis]
+        step = unrolling(rows, len(builder.plan.needed))
+        count = rows // step if isinstance(rows, int) else rows
+        with builder.loop("y", count, "serial") as y, self.across() as x:
+            running = []
+            for total in totals:
+                var = ir.Var(builder.fresh("acc"), total.dtype)
+                builder.depth[var.name] = len(builder.scopes) - 1
+                builder.emit(ir.Init(var, ir.Load(total, (x,))))
+                running.append(var)
+            with builder.loop("u", step, "unroll") as u:
+                builder.axis_index[axis] = builder.let(ir.add(ir.mul(y, step), u), "i")
+                for node, var in zip(reductions, running, strict=True):
+                    builder.emit(ir.Update(node.op.combine, var, builder._term(node)))  # type: ignore[attr-defined]
+                builder._store_all(targets)
+                del builder.axis_index[axis]
+            for total, var in zip(totals, running, strict=True):
+                builder.emit(ir.Store(total, (x,), var))
+
+    def _outer(self, stage: int) -> None:
+        """Compute what follows from finished reductions, once per column."""
+        builder, plan = self.builder, self.builder.plan
+        found = [
+            n
+            for n in builder.region.nodes
+            if n in plan.needed and not plan.is_full(n) and plan.stage[n] == stage
+        ]
+        stored = [n for n in found if n in builder.region.targets]
+        held = [n for n in found if not isinstance(n.op, Reduction)]
+        if not stored and not held:
+            return
+        buffers = [self.allocate(n.type.dtype) for n in held]
+        with self.across() as x:
+            for node, buffer in zip(held, buffers, strict=True):
+                builder.emit(ir.Store(buffer, (x,), builder.value(node, builder.place(node))))
+            builder._store_all(stored)
+        for node, buffer in zip(held, buffers, strict=True):
+            self._ready(node, buffer)
+
+
+def _symbols(shape: Sequence[Any]) -> Iterator[str]:
+    """Yield the names of the symbols in the lengths of a buffer."""
+    for extent in shape:
+        if isinstance(extent, ir.Const | int):
+            continue
+        for node in ir.walk(extent):
+            if isinstance(node, ir.Var):
+                yield node.name.removeprefix("n_")

@@ -1,0 +1,155 @@
+"""What a `lower` rule may say: one element of a result, in terms of elements of the operands.
+
+`ElementBuilder` is the `kernel` that rules are given; it only builds expressions, apart from
+`reduce`, which a kernel under construction provides (see `build`).  `Trail` runs a rule to find out
+where it reads, which is how fusion tells an identity access from a shifted one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stax.extent import Dimension, Extent
+from stax.graph import Node
+from stax.lowering import loop_ir as ir
+from stax.types import ArrayType, Shape
+
+Index = tuple[ir.Expr, ...]
+
+
+class ElementBuilder:
+    """Builds scalar and index expressions for `lower` rules."""
+
+    def const(self, value: Any, dtype: np.dtype) -> ir.Expr:
+        """Return a literal."""
+        return ir.Const(value, dtype)
+
+    def apply(self, name: str, *args: ir.Expr) -> ir.Expr:
+        """Return a scalar function of expressions."""
+        return ir.apply(name, *args)
+
+    def convert(self, x: ir.Expr, dtype: np.dtype) -> ir.Expr:
+        """Return `x` converted to `dtype`."""
+        return ir.convert(x, dtype)
+
+    def extent(self, length: Dimension) -> ir.Expr:
+        """Return the length of an axis as an index expression."""
+        if not isinstance(length, Extent):
+            return ir.index(length)
+        total: ir.Expr = ir.index(0)
+        for monomial, coefficient in length.terms:
+            term: ir.Expr = ir.index(coefficient)
+            for name in monomial:
+                term = ir.mul(symbol_var(name), term)
+            total = ir.add(total, term)
+        return total
+
+    def plus(self, x: Any, y: Any) -> ir.Expr:
+        """Return the sum of index expressions."""
+        return ir.add(x, y)
+
+    def minus(self, x: Any, y: Any) -> ir.Expr:
+        """Return the difference of index expressions."""
+        return ir.sub(x, y)
+
+    def times(self, x: Any, y: Any) -> ir.Expr:
+        """Return the product of index expressions."""
+        return ir.mul(x, y)
+
+    def over(self, x: Any, y: Any) -> ir.Expr:
+        """Return the quotient of non-negative index expressions, rounded down."""
+        return ir.floordiv(x, y)
+
+    def modulo(self, x: Any, y: Any) -> ir.Expr:
+        """Return the remainder of non-negative index expressions."""
+        return ir.mod(x, y)
+
+    def less(self, x: Any, y: Any) -> ir.Expr:
+        """Compare index expressions."""
+        return ir.apply("lt", ir.index(x), ir.index(y))
+
+    def both(self, x: ir.Expr, y: ir.Expr) -> ir.Expr:
+        """Return whether both conditions hold."""
+        return ir.apply("and", x, y)
+
+    def clamp(self, x: Any, low: Any, high: Any) -> ir.Expr:
+        """Return an index limited to `low` and `high`."""
+        return ir.apply("minimum", ir.apply("maximum", ir.index(x), ir.index(low)), ir.index(high))
+
+    def as_index(self, x: ir.Expr) -> ir.Expr:
+        """Return an integer element as an index."""
+        return ir.convert(x, ir.INDEX)
+
+    def reduce(
+        self, kind: str, extents: Sequence[Dimension], body: Callable[..., Any], dtype: np.dtype
+    ) -> ir.Expr:
+        """Return `body(indices)` combined over `extents`."""
+        raise NotImplementedError(f"{type(self).__name__} does not build loops")
+
+
+class Trail(ElementBuilder):
+    """Records which operands a rule reads, and at which index."""
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[Node, Index, bool]] = []
+
+    def operand(self, node: Node) -> Operand:
+        """Return an operand whose reads are recorded; its elements are zeros."""
+
+        def read(index: Index, mask: ir.Expr | None) -> ir.Expr:
+            self.reads.append((node, index, mask is not None))
+            return ir.Var("?", node.type.dtype)
+
+        return Operand(node.type, read)
+
+
+class Operand:
+    """An operand of a rule: call it with an index to get the element there."""
+
+    __slots__ = ("_read", "type")
+
+    def __init__(
+        self, type_: ArrayType, read: Callable[[Index, ir.Expr | None], ir.Expr]
+    ) -> None:
+        self.type = type_
+        self._read = read
+
+    def __call__(self, index: Sequence[ir.Expr], mask: ir.Expr | None = None) -> ir.Expr:
+        return self._read(tuple(index), mask)
+
+
+def symbol_var(name: str) -> ir.Var:
+    """Return the variable that holds the length named `name`."""
+    return ir.Var(f"n_{name}", ir.INDEX)
+
+
+def is_unit(extent: Dimension) -> bool:
+    """Say whether a length is 1."""
+    return isinstance(extent, int) and extent == 1
+
+
+def canonical(shape: Shape) -> Shape:
+    """Return the shape without axes of length 1: what a loop nest sees of it."""
+    return tuple(extent for extent in shape if not is_unit(extent))
+
+
+def spread(shape: Shape, index: Sequence[ir.Expr]) -> Index:
+    """Return an index of an array of `shape`, given those of its axes that are not of length 1."""
+    places = iter(index)
+    return tuple(ir.index(0) if is_unit(extent) else next(places) for extent in shape)
+
+
+def gathered(shape: Shape, index: Index) -> Index:
+    """Return the part of an index that belongs to axes that are not of length 1."""
+    return tuple(place for extent, place in zip(shape, index, strict=True) if not is_unit(extent))
+
+
+def static_size(shape: Shape) -> int:
+    """Return the number of elements, a symbol counting as a large length."""
+    size = 1
+    for extent in shape:
+        size *= extent if isinstance(extent, int) else 1 << 16
+    return size

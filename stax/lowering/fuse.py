@@ -1,0 +1,344 @@
+"""Deciding which values share a kernel, which are stored, and which are computed where they are read.
+
+A *region* becomes one kernel.  It has a loop nest of one shape (axes of length 1 left out) and, if
+something in it is reduced, the axes that are; values in it are *full*, one per point of the nest, or
+*outer*, one per point of the axes that are kept.  Element-wise ops join the region of their operands;
+reductions of the same axes do as well, so softmax or a layer norm is one region.
+
+Ops that only move elements (broadcast, slice, pad, transpose, ...) have no region: they are index
+arithmetic in whoever reads them.  A value read from another region, or at a shifted index, is
+computed again there when that is cheaper than storing and loading it, else it is stored.
+
+Regions are numbered in levels, each above the levels of all it reads, so joining one never makes a
+cycle and the whole pass is linear: a node looks only at its operands and at a bounded number of
+open regions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from stax.extent import same_shape
+from stax.graph import Constant, Graph, Input, Length, Node, Project
+from stax.lowering import loop_ir as ir
+from stax.lowering.element import (
+    Index,
+    Trail,
+    canonical,
+    spread,
+    static_size,
+)
+from stax.lowering.own import is_own_kernel, stored_operands
+from stax.lowering.prepare import Copy
+from stax.op import Op, has_rule
+from stax.operators.broadcast import Broadcast, Reduction
+from stax.operators.contract import DotGeneral
+from stax.operators.elementwise import Convert, Elementwise, IntegerPow, Select
+from stax.operators.reduce import ArgExtreme
+from stax.operators.reshape import Reshape
+from stax.operators.shape import Iota
+from stax.types import Shape
+
+# Prices in simple operations per element; a load counts as one.
+RECOMPUTE_LIMIT = 8
+BROADCAST_LIMIT = 2
+UNBOUNDED = 1000
+MATH_PRICE = 12
+DIVISION_PRICE = 3
+# A region's code is compiled as one function; LLVM's time grows faster than its size.
+REGION_LIMIT = 64
+REGION_READS = 24
+OPEN_REGIONS = 4
+
+_MATH = frozenset(ir.MATH)
+
+
+class Read(NamedTuple):
+    """Where a node reads: a value that is not an index op, the index, the price limit of the way."""
+
+    source: Node
+    index: Index
+    limit: int
+
+
+@dataclass(eq=False)
+class Region:
+    """A kernel in the making: nodes that are computed in one loop nest of `shape`."""
+
+    number: int
+    level: int
+    shape: Shape
+    axes: tuple[int, ...] | None = None
+    nodes: list[Node] = field(default_factory=list)
+    reads: set[Node] = field(default_factory=set)
+    targets: list[Node] = field(default_factory=list)
+    weight: int = 0
+
+    @property
+    def outer(self) -> Shape:
+        """The lengths of the axes that are not reduced."""
+        reduced = self.axes or ()
+        return tuple(n for a, n in enumerate(self.shape) if a not in reduced)
+
+    def holds_full(self, node: Node) -> bool:
+        """Say whether a value of the shape of `node` is one per point of the whole nest."""
+        return same_shape(canonical(node.type.shape), self.shape)
+
+    def index(self, node: Node) -> Index:
+        """Return the index at which the nest computes `node`, in terms of its loop variables."""
+        reduced = () if self.holds_full(node) else self.axes or ()
+        return spread(node.type.shape, [axis_var(a) for a in range(len(self.shape)) if a not in reduced])
+
+
+def axis_var(axis: int) -> ir.Var:
+    """Return the loop variable of an axis of a nest."""
+    return ir.Var(f"i{axis}", ir.INDEX)
+
+
+def is_free(node: Node) -> bool:
+    """Say whether a value costs no memory access: constants, counters, lengths."""
+    return isinstance(node.op, Constant | Iota | Length)
+
+
+def is_pointwise(op: Op) -> bool:
+    """Say whether an element of the result depends on the elements at the same index alone."""
+    return isinstance(op, Elementwise | Select | Convert | IntegerPow | Copy)
+
+
+def computes(op: Op) -> bool:
+    """Say whether an op has a place in a nest of its own (it is no index op and no library call)."""
+    return is_pointwise(op) or isinstance(op, Reduction | DotGeneral | ArgExtreme)
+
+
+def price(op: Op) -> int:
+    """Return what one element of `op` costs."""
+    match op:
+        case Elementwise(name):
+            if name in _MATH:
+                return MATH_PRICE
+            return DIVISION_PRICE if name in ("div", "sqrt", "rsqrt", "rem") else 1
+        case Reduction() | DotGeneral() | ArgExtreme():
+            return UNBOUNDED
+        case _:
+            return 1
+
+
+def read_limit(node: Node) -> int:
+    """Return up to which price a value is computed again when it is read through an index op."""
+    if isinstance(node.op, Broadcast):
+        grows = static_size(node.type.shape) > 4 * static_size(node.inputs[0].type.shape)
+        return BROADCAST_LIMIT if grows else RECOMPUTE_LIMIT
+    if isinstance(node.op, Reshape):
+        same = same_shape(canonical(node.type.shape), canonical(node.inputs[0].type.shape))
+        return RECOMPUTE_LIMIT if same else 0  # dividing indices costs more than a load
+    return RECOMPUTE_LIMIT
+
+
+class Fusion:
+    """The regions of a graph and what is stored; `fuse` makes one."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.home: dict[Node, Region] = {}
+        self.regions: list[Region] = []
+        self.stored: dict[Node, None] = {}
+        self.own: list[Node] = []
+        self.level: dict[Node, int] = dict.fromkeys(graph.inputs, 0)
+        self.price: dict[Node, int] = dict.fromkeys(graph.inputs, 1)
+        self._open: dict[Shape, list[Region]] = defaultdict(list)
+
+    # --- placing ---
+
+    def place(self, node: Node) -> None:
+        """Give `node` a region, or leave it to be computed where it is read."""
+        if is_free(node):
+            self.level[node], self.price[node] = 0, 0
+        elif is_own_kernel(node):
+            self._place_own(node)
+        elif computes(node.op):
+            self._place_computing(node)
+        else:
+            self._place_index_op(node)
+
+    def _place_own(self, node: Node) -> None:
+        if isinstance(node.op, Project):
+            self.level[node] = self.level[node.inputs[0]]
+        else:
+            for x in stored_operands(node):
+                self.store(x)
+            self.level[node] = 1 + max(self.level[x] for x in stored_operands(node))
+            self.own.append(node)
+        self.price[node] = 1
+        self.stored[node] = None
+
+    def _place_index_op(self, node: Node) -> None:
+        limit = read_limit(node)
+        prices = [self.price[x] if self.price[x] <= limit else 1 for x in node.inputs]
+        self.price[node] = 1 + sum(prices)
+        self.level[node] = max((self.level[x] for x in node.inputs), default=0)
+        if self.price[node] > 2 * RECOMPUTE_LIMIT:
+            self._give_home(node)
+
+    def _place_computing(self, node: Node) -> None:
+        own = price(node.op)
+        self.price[node] = min(UNBOUNDED, own + sum(self.price[x] for x in node.inputs))
+        self._give_home(node)
+
+    def _give_home(self, node: Node) -> None:
+        region = self._find_region(node)
+        region.nodes.append(node)
+        region.weight += 1 + (4 if price(node.op) == MATH_PRICE else 0)
+        if isinstance(node.op, Reduction) and region.axes is None:
+            region.axes = reduced_axes(node)
+        self.home[node] = region
+        self.level[node] = region.level
+        for read in self.reads(node, region):
+            if self.home.get(read.source) is not region:
+                region.reads.add(read.source)
+                self.demand(read.source, read.limit)
+
+    def _find_region(self, node: Node) -> Region:
+        nest = node.inputs[0] if isinstance(node.op, Reduction) else node
+        shape = canonical(nest.type.shape)
+        candidates = [self.home[x] for x in self._nearby(node) if x in self.home]
+        candidates.sort(key=lambda r: r.level, reverse=True)
+        for region in [*candidates, *reversed(self._open[shape][-OPEN_REGIONS:])]:
+            if self._fits(node, shape, region):
+                return region
+        reads = reads_of(node, nest_index(node))
+        level = 1 + max((self.level[r.source] for r in reads), default=0)
+        region = Region(len(self.regions), level, shape)
+        self.regions.append(region)
+        self._open[shape].append(region)
+        return region
+
+    def _nearby(self, node: Node) -> Iterator[Node]:
+        """Yield the values next to `node`, looking through broadcasts and reshapes."""
+        for x in node.inputs:
+            while isinstance(x.op, Broadcast | Reshape) and x not in self.home:
+                x = x.inputs[0]
+            yield x
+
+    def _fits(self, node: Node, shape: Shape, region: Region) -> bool:
+        """Say whether `node` can be computed in the nest of `region`."""
+        if region.weight >= REGION_LIMIT or len(region.reads) >= REGION_READS:
+            return False
+        if not self._shape_fits(node, shape, region):
+            return False
+        for read in self.reads(node, region):
+            home = self.home.get(read.source)
+            if home is region:
+                if read.index != region.index(read.source) and self.price[read.source] > read.limit:
+                    return False
+            elif self.level[read.source] >= region.level:
+                return False
+        return True
+
+    def _shape_fits(self, node: Node, shape: Shape, region: Region) -> bool:
+        if isinstance(node.op, Reduction):
+            axes = reduced_axes(node)
+            return same_shape(shape, region.shape) and region.axes in (None, axes)
+        if same_shape(shape, region.shape):
+            return True
+        is_loop = isinstance(node.op, DotGeneral | ArgExtreme)
+        return region.axes is not None and not is_loop and same_shape(shape, region.outer)
+
+    # --- reading and storing ---
+
+    def reads(self, node: Node, region: Region) -> list[Read]:
+        """Return what `node` reads when it is computed in `region`."""
+        if isinstance(node.op, Reduction):
+            return reads_of(node, nest_index(node), self.home)
+        return reads_of(node, region.index(node), self.home)
+
+    def demand(self, node: Node, limit: int) -> None:
+        """See to it that `node` can be read from elsewhere: store what is dearer than `limit`."""
+        pending = [(node, limit)]
+        while pending:
+            x, limit = pending.pop()
+            if is_free(x) or isinstance(x.op, Input) or x in self.stored:
+                continue
+            if x not in self.home:
+                limit = min(limit, read_limit(x))
+            elif self.price[x] > limit:
+                self.store(x)
+                continue
+            pending += [(operand, limit) for operand in x.inputs]
+
+    def store(self, node: Node) -> None:
+        """Have `node` in memory; reshaping is another view of the same memory."""
+        while isinstance(node.op, Reshape) and node not in self.home:
+            node = node.inputs[0]
+        if node in self.stored or isinstance(node.op, Input):
+            return
+        if node not in self.home:
+            self._give_home(node)
+        self.stored[node] = None
+        self.home[node].targets.append(node)
+
+
+def fuse(graph: Graph) -> Fusion:
+    """Return the regions of a prepared graph; every output is stored."""
+    fusion = Fusion(graph)
+    for node in graph.nodes:
+        fusion.place(node)
+    for node in graph.outputs:
+        fusion.store(node)
+    fusion.regions = [r for r in fusion.regions if r.targets]
+    return fusion
+
+
+def reduced_axes(node: Node) -> tuple[int, ...]:
+    """Return which axes of the nest a reduction reduces, axes of length 1 not counted."""
+    shape = node.inputs[0].type.shape
+    places = [a for a in range(len(shape)) if not (isinstance(shape[a], int) and shape[a] == 1)]
+    return tuple(places.index(a) for a in node.op.axes if a in places)  # type: ignore[attr-defined]
+
+
+def nest_index(node: Node) -> Index:
+    """Return the index of a node, or of what it reduces, in a nest of its own."""
+    nest = node.inputs[0] if isinstance(node.op, Reduction) else node
+    shape = nest.type.shape
+    return spread(shape, [axis_var(a) for a in range(len(canonical(shape)))])
+
+
+def reads_of(node: Node, index: Index, homes: Any = ()) -> list[Read]:
+    """Return where `node` reads for its element at `index`, looking through index ops."""
+    found: list[Read] = []
+    # A product reads an operand again for each column, so computing it there is dear.
+    limit = BROADCAST_LIMIT if isinstance(node.op, DotGeneral | ArgExtreme) else RECOMPUTE_LIMIT
+    pending = [Read(x, i, limit) for x, i in _direct(node, index)]
+    while pending:
+        read = pending.pop()
+        x = read.source
+        if isinstance(x.op, Input) or is_free(x) or computes(x.op) or x in homes or is_own_kernel(x):
+            if not is_free(x):
+                found.append(read)
+            continue
+        limit = min(read.limit, read_limit(x))
+        pending += [Read(y, i, limit) for y, i in _direct(x, read.index)]
+    return found
+
+
+def _direct(node: Node, index: Index) -> Sequence[tuple[Node, Index]]:
+    """Return the operands of `node` and where its element at `index` reads them."""
+    if is_pointwise(node.op):
+        return [(x, index) for x in node.inputs]
+    if isinstance(node.op, Reduction):
+        return [(node.inputs[0], index)]
+    if not has_rule(type(node.op), "lower"):
+        return []
+    trail = _LoopTrail()
+    node.op.lower(trail, index, *(trail.operand(x) for x in node.inputs))
+    return [(x, i) for x, i, _ in trail.reads]
+
+
+class _LoopTrail(Trail):
+    """A trail through rules that loop: the loop's variable is a variable like any other."""
+
+    def reduce(self, kind: str, extents: Any, body: Any, dtype: Any) -> ir.Expr:
+        body(tuple(ir.Var(f"r{i}", ir.INDEX) for i in range(len(extents))))
+        return ir.Var("?", dtype)

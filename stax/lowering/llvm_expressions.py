@@ -1,0 +1,224 @@
+"""Expressions of the loop IR as values: the half of the LLVM emitter without loops.
+
+Index arithmetic is kept as `Affine` forms and everything else is an SSA value.  What depends on
+the variable of the open vector loop is a vector; all else stays a scalar and is copied to the
+lanes where a vector meets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from stax.lowering.llvm_memory import Index, Memory
+from stax.lowering.llvm_scalar import MathLibrary, apply, convert, literal
+from stax.lowering.llvm_writer import REGISTER, Affine, Value, Writer, integer, lane_numbers
+from stax.lowering.loop_ir import (
+    BOOL,
+    COMPARISONS,
+    INDEX,
+    Apply,
+    Buffer,
+    Const,
+    Expr,
+    Kernel,
+    Load,
+    Var,
+)
+from stax.types import int32, int64
+
+Tail = Literal["none", "shift", "masked"]
+_SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+class Target(Protocol):
+    """What code depends on: the width of a vector register, and the attributes of functions."""
+
+    @property
+    def vector_bytes(self) -> int: ...
+
+    @property
+    def attributes(self) -> str: ...
+
+
+class Expressions:
+    """Evaluates expressions where the writer stands; `env` holds the variables in scope.
+
+    `live` is the lanes that count in this iteration of a vector loop: None for all.
+    """
+
+    def __init__(self, kernel: Kernel, math: MathLibrary, target: Target) -> None:
+        self.kernel = kernel
+        self.math = math
+        self.target = target
+        self.w = Writer(target.vector_bytes)
+        # AVX-512 has both masked accesses that cost nothing and gathers that beat single loads.
+        self.has_masks = target.vector_bytes == 64
+        aliases: dict[str, frozenset[str]] = {}
+        for a, b in kernel.aliases:
+            aliases[a] = aliases.get(a, frozenset()) | {b}
+            aliases[b] = aliases.get(b, frozenset()) | {a}
+        self.memory = Memory(self.w, aliases, has_gather=self.has_masks)
+        self.env: dict[str, Value | Affine] = {}
+        self.tail: Tail = "none"
+        self.live: Value | None = None
+        self._shapes: dict[str, list[Index]] = {}
+
+    def local(self, name: str) -> Value:
+        """Give the present value of a mutable local."""
+        value = self.env[name]
+        assert isinstance(value, Value)
+        return value
+
+    def value(self, root: Expr) -> Value:
+        return self.w.materialize(self.evaluate(root))
+
+    def evaluate(self, root: Expr) -> Value | Affine:
+        """Write what computes an expression; with a stack of its own, as chains may be long."""
+        leaf = self.leaf(root)
+        if leaf is not None:
+            return leaf
+        done: dict[int, Value | Affine] = {}
+        stack: list[Expr] = [root]
+        while stack:
+            node = stack[-1]
+            if id(node) in done:
+                stack.pop()
+                continue
+            leaf = self.leaf(node)
+            if leaf is not None:
+                done[id(node)] = leaf
+                stack.pop()
+                continue
+            operands = _operands(node)
+            waiting = [x for x in operands if id(x) not in done]
+            if waiting:
+                waiting.reverse()
+                stack += waiting
+                continue
+            stack.pop()
+            inputs = [done[id(x)] for x in operands]
+            if isinstance(node, Apply):
+                done[id(node)] = self.apply(node, inputs)
+            else:
+                assert isinstance(node, Load)
+                done[id(node)] = self.load(node, inputs)
+        return done[id(root)]
+
+    def leaf(self, node: Expr) -> Value | Affine | None:
+        """Give the value of a constant or a variable; None for anything else."""
+        if type(node) is Var:
+            return self.env[node.name]
+        if type(node) is Const:
+            if node.dtype == INDEX:
+                return Affine({}, 0, int(node.value))
+            return literal(node.value, node.dtype)
+        return None
+
+    def apply(self, node: Apply, args: list[Value | Affine]) -> Value | Affine:
+        name, w = node.name, self.w
+        if node.dtype == INDEX:
+            if name in ("add", "sub"):
+                return Affine.of(args[0]).plus(Affine.of(args[1]), 1 if name == "add" else -1)
+            if name == "mul":
+                return self.memory.product(*args)
+        elif w.lanes > 1 and name in COMPARISONS and node.args[0].dtype == INDEX:
+            found = self.compare_lanes(name, args)
+            if found is not None:
+                return found
+        elif name == "convert" and isinstance(args[0], Affine) and _is_narrow(node.dtype):
+            return self.narrow(args[0], node.dtype)
+        values = tuple([w.materialize(x) for x in args])
+        return apply(w, self.math, name, values, node.dtype)
+
+    # Index arithmetic on lanes
+
+    def compare_lanes(self, name: str, args: list[Value | Affine]) -> Value | None:
+        """Compare index expressions whose difference is the lane number and a uniform value.
+
+        One comparison of 32-bit lane numbers instead of two of 64-bit sums.
+        """
+        difference = Affine.of(args[0]).plus(Affine.of(args[1]), -1)
+        if difference.is_vector or difference.lane not in (1, -1):
+            return None
+        if difference.lane == -1:
+            name = _SWAPPED[name]
+        bound = difference.without_lane().scaled(-difference.lane)
+        limited = self.extremum("smax", self.w.materialize(bound), integer(-1))
+        return self.lanes_against(name, self.extremum("smin", limited, integer(self.w.lanes)))
+
+    def lanes_against(self, name: str, bound: Value) -> Value:
+        """Compare the lane number with a uniform int64 that fits 32 bits."""
+        w, lanes = self.w, self.w.lanes
+        narrow = Value(bound.text, int32, 1, 0) if bound.is_constant else convert(w, bound, int32)
+        numbers = Value(lane_numbers("i32", lanes), int32, lanes, 0)
+        return apply(w, self.math, name, (numbers, narrow), BOOL)
+
+    def extremum(self, name: Literal["smin", "smax"], x: Value, y: Value) -> Value:
+        if x.is_constant and y.is_constant:
+            choose = min if name == "smin" else max
+            return integer(choose(int(x.text), int(y.text)))
+        level = max(x.level, y.level)
+        return self.w.op(f"call i64 @llvm.{name}.i64({x}, {y})", int64, 1, level)
+
+    def narrow(self, x: Affine, dtype: np.dtype[Any]) -> Value:
+        """Convert an index expression to a narrower integer: modulo 2**n, term by term."""
+        w = self.w
+        if x.is_vector:
+            return convert(w, w.materialize(x), dtype)
+        uniform = w.materialize(x.without_lane())
+        if uniform.is_constant:
+            start = literal(int(uniform.text), dtype)
+        else:
+            start = convert(w, uniform, dtype)
+        if not x.lane:
+            return start
+        numbers = Value(lane_numbers(REGISTER[dtype], w.lanes, x.lane), dtype, w.lanes, 0)
+        return numbers if start.text == "0" else w.binary("add", numbers, start)
+
+    # Memory
+
+    def load(self, node: Load, inputs: list[Value | Affine]) -> Value:
+        rank = len(node.index)
+        mask = None if node.mask is None else self.w.materialize(inputs[rank])
+        flat = self.flat(node.buffer, inputs[:rank])
+        return self.memory.load(node.buffer, flat, self.masked(mask, flat))
+
+    def store(
+        self, buffer: Buffer, index: tuple[Expr, ...], value: Expr, mask: Expr | None
+    ) -> None:
+        keep = None if mask is None else self.value(mask)
+        result = self.value(value)
+        flat = self.flat(buffer, [self.evaluate(i) for i in index])
+        self.memory.store(buffer, flat, result, self.masked(keep, flat))
+
+    def flat(self, buffer: Buffer, position: Sequence[Index]) -> Affine:
+        """Give the offset of a position, computing a buffer's extents once."""
+        extents = self._shapes.get(buffer.name)
+        if extents is None:
+            extents = [
+                Affine({}, 0, e) if isinstance(e, int) else self.evaluate(e) for e in buffer.shape
+            ]
+            self._shapes[buffer.name] = extents
+        return self.memory.flat(position, extents)
+
+    def masked(self, mask: Value | None, flat: Affine) -> Value | None:
+        """Add to an access's own mask that of a masked iteration; the latter has a live lane."""
+        if self.tail != "masked" or (flat.lane == 0 and not flat.is_vector):
+            return mask
+        assert self.live is not None
+        return self.live if mask is None else self.w.binary("and", self.live, mask)
+
+
+def _operands(node: Expr) -> tuple[Expr, ...]:
+    if isinstance(node, Apply):
+        return node.args
+    assert isinstance(node, Load)
+    return node.index if node.mask is None else (*node.index, node.mask)
+
+
+def _is_narrow(dtype: np.dtype[Any]) -> bool:
+    """Say whether converting an index to `dtype` is dropping high bits."""
+    return dtype.kind in "iu" and dtype.itemsize < INDEX.itemsize

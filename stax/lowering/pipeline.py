@@ -1,0 +1,52 @@
+"""From a graph to one LLVM module: the ordered list of what happens, and why each step is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from stax.config import config
+from stax.graph import Graph
+from stax.lowering.llvm import emit_kernel
+from stax.lowering.loop_verify import verify_kernel
+from stax.lowering.prepare import prepare
+from stax.lowering.program import DriverWriter, Program, lower
+from stax.lowering.vector_math import MathLibrary
+
+
+class Target(Protocol):
+    """What code depends on."""
+
+    @property
+    def vector_bytes(self) -> int: ...
+
+    @property
+    def attributes(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program with its code: LLVM text and the slots of the context table that it uses."""
+
+    program: Program
+    text: str
+    slots: tuple[str, ...]
+
+
+def lower_graph(graph: Graph) -> Program:
+    """Lower a graph to kernels and library calls."""
+    return lower(prepare(graph))
+
+
+def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lowered:
+    """Write the LLVM module of a program."""
+    math = MathLibrary()
+    parts = []
+    for kernel in program.kernels:
+        if config.verify:
+            verify_kernel(kernel)
+        parts.append(emit_kernel(kernel, math, target))
+    driver = DriverWriter(program, slot, target.attributes)
+    parts += [driver.write(), math.text()]
+    return Lowered(program, "\n".join(parts), tuple(driver.slots))

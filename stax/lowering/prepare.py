@@ -1,0 +1,180 @@
+"""Putting a graph into the form that fusion expects.
+
+Afterwards there are no calls (their graphs are inlined), every reduction has an axis longer than 1,
+an outer product is a multiplication, a reduction of everything is done in two steps of which the
+first has many independent rows, and each output has a value of its own to be stored: an input, a
+constant or a value returned twice is copied.  Exact but for the order of split reductions, which is a
+function of shapes alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from stax.control import Call
+from stax.graph import Constant, Graph, Input, Node, Project
+from stax.interpreters.interpret import inline
+from stax.interpreters.simplify import simplify
+from stax.lowering.element import is_unit, static_size
+from stax.op import Op
+from stax.operators.broadcast import Reduction, broadcast_in_dim
+from stax.operators.contract import DotGeneral
+from stax.operators.elementwise import convert, mul
+from stax.operators.reshape import Reshape, Transpose, reshape
+from stax.trace import Proxy, Trace, bind
+from stax.types import ArrayType
+from stax.verify import verified
+
+# A reduction to fewer results than this is split when it reads at least that many elements.
+FEW_RESULTS = 8
+MANY_ELEMENTS = 1 << 15
+CHUNKS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Copy(Op):
+    """The operand in memory of its own."""
+
+    name: ClassVar[str] = "copy"
+
+    def abstract_eval(self, *types: ArrayType) -> ArrayType:
+        return types[0]
+
+    def evaluate(self, *arrays: Any) -> Any:
+        return arrays[0].copy()
+
+    def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
+        return operands[0](index)
+
+
+def prepare(graph: Graph) -> Graph:
+    """Return `graph` in the form that `fuse` takes."""
+    # Rewriting opens identities across what were boundaries, and an identity may turn an output
+    # into an input, so outputs get memory of their own last.
+    return _own_outputs(simplify(_flat(graph)))
+
+
+def _own_outputs(graph: Graph) -> Graph:
+    with Trace(graph.name, "prepare") as trace:
+        args = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
+        seen: set[Node] = set()
+        result = trace.finish([_own(trace, x, seen) for x in inline(graph, args)])
+    return verified(result, "prepare")
+
+
+def _walk(trace: Trace, graph: Graph, args: list[Any]) -> list[Any]:
+    """Record `graph` in `trace`, rewriting as it goes."""
+    values: dict[Node, Any] = dict(zip(graph.inputs, args, strict=True))
+    for node in graph.nodes:
+        inputs = [values[x] for x in node.inputs]
+        trace.source, trace.scope = node.source, node.scope
+        if isinstance(node.op, Call):
+            values[node] = tuple(inline(_flat(node.op.graph), inputs))
+        elif isinstance(node.op, Project) and isinstance(inputs[0], tuple):
+            values[node] = inputs[0][node.op.position]
+        else:
+            values[node] = _rewritten(node.op, inputs)
+    trace.source, trace.scope = None, None
+    return [values[x] for x in graph.outputs]
+
+
+def _flat(graph: Graph) -> Graph:
+    """Return `graph` rewritten, calls inlined; the depth of recursion is that of nested calls."""
+    with Trace(graph.name, "prepare") as trace:
+        args = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
+        return trace.finish(_walk(trace, graph, args))
+
+
+def _rewritten(op: Op, inputs: list[Any]) -> Any:
+    match op:
+        case Reduction():
+            return _reduction(op, inputs[0])
+        case DotGeneral() if not op.contracting[0]:
+            return _outer_product(op, *inputs)
+        case DotGeneral():
+            return _product(op, *inputs)
+        case _:
+            return bind(op, *inputs)
+
+
+def _reduction(op: Any, x: Any) -> Any:
+    shape = x.type.shape
+    long_axes = tuple(a for a in op.axes if not is_unit(shape[a]))
+    kept = tuple(shape[a] for a in range(len(shape)) if a not in op.axes)
+    if not long_axes:
+        return reshape(x, kept)
+    if static_size(kept) < FEW_RESULTS and static_size(shape) >= MANY_ELEMENTS:
+        return _two_steps(op, x, long_axes)
+    return bind(op, x)
+
+
+def _two_steps(op: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    """Reduce in two steps, the first of which has many results."""
+    cls, shape = type(op), x.type.shape
+    if len(axes) > 1:
+        last = axes[-1]
+        return bind(cls(tuple(a for a in op.axes if a != last)), bind(cls((last,)), x))
+    (axis,) = axes
+    length = shape[axis]
+    if not isinstance(length, int) or length % CHUNKS:
+        return bind(op, x)
+    cut = reshape(x, (*shape[:axis], CHUNKS, length // CHUNKS, *shape[axis + 1 :]))
+    rows = bind(cls((axis + 1,)), cut)
+    rest = tuple(a for a in op.axes if a != axis)
+    return reshape(bind(cls(tuple(sorted({axis, *rest}))), rows), tuple(shape[a] for a in op.kept(len(shape))))
+
+
+def _outer_product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
+    """Multiply elements where nothing is summed."""
+    out = op.abstract_eval(lhs.type, rhs.type)
+    batches, free = len(op.batching[0]), op.free(lhs.type.ndim, rhs.type.ndim)
+    places: list[Any] = []
+    for x, side, first in ((lhs, 0, batches), (rhs, 1, batches + len(free.lhs))):
+        target = {a: i for i, a in enumerate(op.batching[side])}
+        target |= {a: first + i for i, a in enumerate(free[side])}
+        wide = convert(x, out.dtype)
+        places.append(_placed(wide, out.shape, [target[a] for a in range(x.type.ndim)]))
+    return mul(*places)
+
+
+def _product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
+    """Give a product whose groups of axes do not merge operands that do: batch, free, contracted."""
+    free = op.free(lhs.type.ndim, rhs.type.ndim)
+    groups = [(op.batching[i], free[i], op.contracting[i]) for i in (0, 1)]
+    if all(_is_run(axes) for side in groups for axes in side):
+        return bind(op, lhs, rhs)
+    moved = [
+        bind(Transpose(tuple(a for axes in side for a in axes)), x)
+        for x, side in zip((lhs, rhs), groups, strict=True)
+    ]
+    batch = tuple(range(len(op.batching[0])))
+    summed = [tuple(range(x.type.ndim - len(op.contracting[0]), x.type.ndim)) for x in moved]
+    return bind(DotGeneral((summed[0], summed[1]), (batch, batch), op.dtype, op.precision), *moved)
+
+
+def _is_run(axes: tuple[int, ...]) -> bool:
+    return all(b == a + 1 for a, b in zip(axes, axes[1:], strict=False))
+
+
+def _placed(x: Any, shape: Any, axes: list[int]) -> Any:
+    """Broadcast `x` into `shape` with its axis i at axes[i], in any order."""
+    order = sorted(range(len(axes)), key=axes.__getitem__)
+    if order != list(range(len(axes))):
+        x = bind(Transpose(tuple(order)), x)
+    return broadcast_in_dim(x, shape, sorted(axes))
+
+
+def _own(trace: Trace, x: Proxy, seen: set[Node]) -> Proxy:
+    """Return an output that is stored in memory of its own."""
+    root = x.node
+    while isinstance(root.op, Reshape):
+        root = root.inputs[0]
+    if root in seen or isinstance(root.op, Input | Constant):
+        x = bind(Copy(), x)
+        root = x.node
+        if root in seen:  # the same copy for two outputs
+            x = Proxy(trace.builder.add(Copy(), (x.node,), x.type, None, ()), trace)
+            root = x.node
+    seen.add(root)
+    return x

@@ -1,0 +1,155 @@
+"""Mathematical functions as LLVM functions on vectors of any width.
+
+One `MathLibrary` belongs to one LLVM module under construction.  A code generator asks it for the
+symbol of a function, calls that symbol, and finally appends `text()` to its module:
+
+    >>> library = MathLibrary()
+    >>> library.call("exp", np.dtype("float32"), 16)
+    '@stax.exp.f32x16'
+    >>> library.text().count("define internal <16 x float> @stax.exp.f32x16(<16 x float> %x)")
+    1
+
+The functions are written here rather than taken from a vector library because none ships with
+Python, and so that every lane width, and every machine with fused multiply-add, gives the same
+bits.  They are right for every argument: infinities, NaN, signed zeros, subnormal arguments and
+results, huge angles.  There are no tables, and no branches but one in sin, cos and tan for lanes
+with huge arguments, which call the C library by name.
+
+A function used a few times in a module is marked `alwaysinline`, for a pass that may follow; one
+used often is called, which keeps the time of code generation proportional to the source.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stax.lowering.vector_math import exponential, logarithm, special, trigonometric
+from stax.lowering.vector_math.emit import Emitter, Value, intrinsic, type_suffix, vector_type
+
+_FORMULAS: dict[str, Callable[..., Value]] = {
+    "exp": exponential.exp,
+    "exp2": exponential.exp2,
+    "expm1": exponential.expm1,
+    "tanh": exponential.tanh,
+    "logistic": exponential.logistic,
+    "sinh": exponential.sinh,
+    "cosh": exponential.cosh,
+    "log": logarithm.log,
+    "log1p": logarithm.log1p,
+    "asinh": logarithm.asinh,
+    "acosh": logarithm.acosh,
+    "atanh": logarithm.atanh,
+    "pow": logarithm.pow,
+    "cbrt": logarithm.cbrt,
+    "sin": trigonometric.sin,
+    "cos": trigonometric.cos,
+    "tan": trigonometric.tan,
+    "asin": trigonometric.asin,
+    "acos": trigonometric.acos,
+    "atan": trigonometric.atan,
+    "atan2": trigonometric.atan2,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "rsqrt": special.rsqrt,
+}
+# Name to number of arguments.
+FUNCTIONS: dict[str, int] = {
+    name: 2 if name in ("pow", "atan2") else 1 for name in (*_FORMULAS, "sqrt")
+}
+# A function called more often than this is not inlined, unless it is hardly longer than the call.
+INLINE_LIMIT = 3
+_SHORT = 4
+
+_KINDS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
+
+
+def type_text(dtype: np.dtype, lanes: int) -> str:
+    """Spell the LLVM type of `lanes` values of `dtype`, which is float32 or float64."""
+    return vector_type(_kind(dtype), lanes)
+
+
+def _kind(dtype: np.dtype) -> str:
+    kind = _KINDS.get(np.dtype(dtype))
+    if kind is None:
+        raise TypeError(
+            f"vector math works on float32 and float64, and {np.dtype(dtype)} was asked for; "
+            "convert to float32 first"
+        )
+    return kind
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """The text of a function between its attributes and its end, and what it depends on."""
+
+    head: str
+    body: tuple[str, ...]
+    declarations: frozenset[str]
+    cold_functions: tuple[str, ...]
+
+    def text(self, uses: int) -> str:
+        inline = uses <= INLINE_LIMIT or len(self.body) <= _SHORT
+        attributes = "alwaysinline nounwind" if inline else "nounwind"
+        return "\n".join([f"{self.head} {attributes} {{", *self.body, "}\n"])
+
+
+@functools.cache
+def _define(name: str, kind: str, lanes: int) -> _Definition:
+    emitter = Emitter(kind, lanes)
+    arguments = [emitter.argument(letter) for letter in "xy"[: FUNCTIONS[name]]]
+    result = _FORMULAS[name](emitter, *arguments)
+    spelled = vector_type(kind, lanes)
+    parameters = ", ".join(f"{spelled} {argument.text}" for argument in arguments)
+    symbol = f"@stax.{name}.{type_suffix(kind, lanes)}"
+    return _Definition(
+        f"define internal {spelled} {symbol}({parameters})",
+        ("entry:", *emitter.lines, f"  ret {spelled} {result.text}"),
+        frozenset(emitter.declarations),
+        tuple(emitter.cold_functions.values()),
+    )
+
+
+class MathLibrary:
+    """The mathematical functions that one LLVM module uses, each defined once."""
+
+    def __init__(self) -> None:
+        self._uses: Counter[tuple[str, str, int]] = Counter()
+        self._declarations: set[str] = set()
+
+    def call(self, name: str, dtype: np.dtype, lanes: int) -> str:
+        """Return the symbol to call for `name`, and count one use of it."""
+        if name not in FUNCTIONS:
+            raise KeyError(f"no vector function {name!r}; there are: {', '.join(FUNCTIONS)}")
+        if name == "sqrt":
+            return self.intrinsic(name, dtype, lanes, 1)
+        kind = _kind(dtype)
+        self._uses[name, kind, lanes] += 1
+        return f"@stax.{name}.{type_suffix(kind, lanes)}"
+
+    def declare(self, declaration: str) -> None:
+        """Add a `declare ...` line; LLVM rejects a module that declares a symbol twice."""
+        self._declarations.add(declaration)
+
+    def intrinsic(self, name: str, dtype: np.dtype, lanes: int, arity: int) -> str:
+        """Declare `llvm.<name>` for this type, and return its symbol."""
+        symbol, declaration = intrinsic(name, _kind(dtype), lanes, arity)
+        self.declare(declaration)
+        return symbol
+
+    def text(self) -> str:
+        """Return every definition and declaration needed, each once, in a fixed order."""
+        declarations = set(self._declarations)
+        definitions: dict[str, None] = {}
+        for key in sorted(self._uses):
+            definition = _define(*key)
+            declarations |= definition.declarations
+            for cold in definition.cold_functions:
+                definitions[cold] = None
+            definitions[definition.text(self._uses[key])] = None
+        lines = "".join(f"{line}\n" for line in sorted(declarations))
+        return "\n".join([lines, *definitions])

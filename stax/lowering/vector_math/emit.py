@@ -1,0 +1,343 @@
+"""Write the body of one LLVM function with Python's operators.
+
+A formula is a Python function from `Value` to `Value`; evaluating it on symbolic values appends one
+LLVM instruction per operation, on scalars or on vectors of any number of lanes.  So a formula reads
+like the mathematics it implements, and the same text serves every vector width.
+
+    >>> emitter = Emitter("float", 1)
+    >>> x = emitter.argument("x")
+    >>> (emitter.fma(x, x, 1.0) - x).text
+    '%v1'
+    >>> print("\\n".join(emitter.lines))
+      %v0 = call float @llvm.fma.f32(float %x, float %x, float 0x3FF0000000000000)
+      %v1 = fsub float %v0, %x
+
+Nothing here contracts or reorders: what the formula says is what the processor does.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+SUFFIXES = {"float": "f32", "double": "f64", "i1": "i1", "i32": "i32", "i64": "i64"}
+INTEGER_OF = {"float": "i32", "double": "i64"}
+FLOAT_OF = {"i32": "float", "i64": "double"}
+MANTISSA_BITS = {"float": 23, "double": 52}
+EXPONENT_BIAS = {"float": 127, "double": 1023}
+SIGN_BIT = {"float": -(2**31), "double": -(2**63)}
+# Adding 1.5 * 2^mantissa rounds to an integer and leaves it in the low bits of the sum.
+ROUND_TO_INTEGER = {"float": 1.5 * 2.0**23, "double": 1.5 * 2.0**52}
+
+_FLOAT_OPCODES = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
+_INTEGER_OPCODES = {"+": "add", "-": "sub", "&": "and", "|": "or", "^": "xor"} | {
+    "<<": "shl",
+    ">>": "lshr",
+}
+
+# A loop over memory is the shortest code, and its speed is that of the C library.
+COLD_FUNCTION = """\
+define internal {vector} {symbol}({vector} %x, {vector} %fast) noinline cold nounwind {{
+entry:
+  %arguments = alloca {vector}
+  %results = alloca {vector}
+  store {vector} %x, ptr %arguments
+  store {vector} %fast, ptr %results
+  br label %lane
+lane:
+  %i = phi i64 [ 0, %entry ], [ %next, %after ]
+  %source = getelementptr {kind}, ptr %arguments, i64 %i
+  %target = getelementptr {kind}, ptr %results, i64 %i
+  %argument = load {kind}, ptr %source
+  %magnitude = call {kind} {fabs}({kind} %argument)
+  %huge = fcmp oge {kind} %magnitude, {limit}
+  br i1 %huge, label %library, label %after
+library:
+  %exact = call {kind} {library}({kind} %argument)
+  store {kind} %exact, ptr %target
+  br label %after
+after:
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, {lanes}
+  br i1 %more, label %lane, label %done
+done:
+  %result = load {vector}, ptr %results
+  ret {vector} %result
+}}
+"""
+
+
+def type_suffix(kind: str, lanes: int) -> str:
+    """Spell a type for use in a symbol: f32, or f32x8."""
+    return SUFFIXES[kind] if lanes == 1 else f"{SUFFIXES[kind]}x{lanes}"
+
+
+def _library_symbol(name: str, kind: str) -> str:
+    return f"@{name}f" if kind == "float" else f"@{name}"
+
+
+def vector_type(kind: str, lanes: int) -> str:
+    """Spell the LLVM type of `lanes` values of the scalar type `kind`."""
+    return kind if lanes == 1 else f"<{lanes} x {kind}>"
+
+
+def constant_text(value: float, kind: str) -> str:
+    """Spell a scalar constant; LLVM writes a float as the bits of the double of equal value."""
+    if kind in FLOAT_OF or kind == "i1":
+        return str(int(value))
+    rounded = float(np.float32(value)) if kind == "float" else float(value)
+    return f"0x{struct.unpack('>Q', struct.pack('>d', rounded))[0]:016X}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """An SSA value: its scalar type and its text; arithmetic appends to its emitter."""
+
+    emitter: Emitter
+    kind: str
+    text: str
+
+    def _binary(self, symbol: str, left: Operand, right: Operand) -> Value:
+        opcodes = _INTEGER_OPCODES if self.kind.startswith("i") else _FLOAT_OPCODES
+        return self.emitter.instruction(opcodes[symbol], self.kind, left, right)
+
+    def __add__(self, other: Operand) -> Value:
+        return self._binary("+", self, other)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self._binary("-", self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return self._binary("-", other, self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self._binary("*", self, other)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self._binary("/", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return self._binary("/", other, self)
+
+    def __and__(self, other: Operand) -> Value:
+        return self._binary("&", self, other)
+
+    def __or__(self, other: Operand) -> Value:
+        return self._binary("|", self, other)
+
+    def __xor__(self, other: Operand) -> Value:
+        return self._binary("^", self, other)
+
+    def __lshift__(self, other: Operand) -> Value:
+        return self._binary("<<", self, other)
+
+    def __rshift__(self, other: Operand) -> Value:
+        """Shift zeros in from the left."""
+        return self._binary(">>", self, other)
+
+    def __neg__(self) -> Value:
+        return self.emitter.define(self.kind, f"fneg {self.type} {self.text}")
+
+    def __invert__(self) -> Value:
+        return self ^ -1
+
+    def __lt__(self, other: Operand) -> Value:
+        return self._compare("lt", other)
+
+    def __le__(self, other: Operand) -> Value:
+        return self._compare("le", other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return self._compare("gt", other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return self._compare("ge", other)
+
+    def equals(self, other: Operand) -> Value:
+        """Compare for equality; `==` keeps Python's meaning, the identity of the value."""
+        return self._compare("eq", other)
+
+    def is_nan(self) -> Value:
+        return self.emitter.comparison("fcmp uno", self, self)
+
+    def _compare(self, relation: str, other: Operand) -> Value:
+        if self.kind not in FLOAT_OF:
+            return self.emitter.comparison(f"fcmp o{relation}", self, other)
+        sign = "" if relation == "eq" else "s"
+        return self.emitter.comparison(f"icmp {sign}{relation}", self, other)
+
+    @property
+    def type(self) -> str:
+        return vector_type(self.kind, self.emitter.lanes)
+
+    @property
+    def bits(self) -> Value:
+        """Return the bit pattern as an integer."""
+        kind = INTEGER_OF[self.kind]
+        return self.emitter.convert("bitcast", self, kind)
+
+    @property
+    def as_float(self) -> Value:
+        """Return the floating-point number with this bit pattern."""
+        return self.emitter.convert("bitcast", self, FLOAT_OF[self.kind])
+
+
+Operand = Value | float | int
+
+
+class Emitter:
+    """The instructions of one function, and the intrinsics they need declared."""
+
+    def __init__(self, kind: str, lanes: int) -> None:
+        self.kind = kind
+        self.lanes = lanes
+        self.lines: list[str] = []
+        self.block = "entry"
+        self.declarations: set[str] = set()
+        self.cold_functions: dict[str, str] = {}
+        self._count = 0
+
+    def argument(self, name: str) -> Value:
+        return Value(self, self.kind, f"%{name}")
+
+    def define(self, kind: str, right_hand_side: str) -> Value:
+        """Append `%vN = right_hand_side`."""
+        value = Value(self, kind, f"%v{self._count}")
+        self._count += 1
+        self.lines.append(f"  {value.text} = {right_hand_side}")
+        return value
+
+    def start_block(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def spell(self, operand: Operand, kind: str) -> str:
+        """Return the text of an operand without its type; a number becomes a splat constant."""
+        if isinstance(operand, Value):
+            if operand.kind != kind:
+                raise TypeError(f"operand {operand.text} is {operand.kind}, but {kind} is needed")
+            return operand.text
+        text = constant_text(operand, kind)
+        return text if self.lanes == 1 else f"splat ({kind} {text})"
+
+    def typed(self, operand: Operand, kind: str) -> str:
+        return f"{vector_type(kind, self.lanes)} {self.spell(operand, kind)}"
+
+    def instruction(self, opcode: str, kind: str, left: Operand, right: Operand) -> Value:
+        text = f"{opcode} {self.typed(left, kind)}, {self.spell(right, kind)}"
+        return self.define(kind, text)
+
+    def comparison(self, predicate: str, left: Value, right: Operand) -> Value:
+        text = f"{predicate} {self.typed(left, left.kind)}, {self.spell(right, left.kind)}"
+        return self.define("i1", text)
+
+    def convert(self, opcode: str, value: Value, kind: str) -> Value:
+        text = f"{opcode} {value.type} {value.text} to {vector_type(kind, self.lanes)}"
+        return self.define(kind, text)
+
+    def widen(self, value: Value) -> Value:
+        """Convert float to double, exactly; a double stays as it is."""
+        return value if value.kind == "double" else self.convert("fpext", value, "double")
+
+    def narrow(self, value: Value) -> Value:
+        """Round a double to the type of the function."""
+        return value if value.kind == self.kind else self.convert("fptrunc", value, self.kind)
+
+    def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
+        kind = next(branch.kind for branch in (yes, no) if isinstance(branch, Value))
+        operands = f"{self.typed(yes, kind)}, {self.typed(no, kind)}"
+        return self.define(kind, f"select {condition.type} {condition.text}, {operands}")
+
+    def select_constant(self, condition: Value, kind: str, yes: float, no: float) -> Value:
+        operands = f"{self.typed(yes, kind)}, {self.typed(no, kind)}"
+        return self.define(kind, f"select {condition.type} {condition.text}, {operands}")
+
+    def intrinsic(self, name: str, kind: str, *operands: Operand) -> Value:
+        """Call `llvm.<name>` on operands that all have the type of the result."""
+        symbol, declaration = intrinsic(name, kind, self.lanes, len(operands))
+        self.declarations.add(declaration)
+        arguments = ", ".join(self.typed(operand, kind) for operand in operands)
+        return self.define(kind, f"call {vector_type(kind, self.lanes)} {symbol}({arguments})")
+
+    def fma(self, left: Operand, right: Operand, addend: Operand) -> Value:
+        operands = (left, right, addend)
+        kind = next(operand.kind for operand in operands if isinstance(operand, Value))
+        return self.intrinsic("fma", kind, *operands)
+
+    def absolute(self, value: Value) -> Value:
+        return self.intrinsic("fabs", value.kind, value)
+
+    def sqrt(self, value: Value) -> Value:
+        return self.intrinsic("sqrt", value.kind, value)
+
+    def copysign(self, magnitude: Operand, sign: Value) -> Value:
+        return self.intrinsic("copysign", sign.kind, magnitude, sign)
+
+    def any(self, condition: Value) -> str:
+        """Return the text of an i1 that is true where `condition` holds in any lane."""
+        if self.lanes == 1:
+            return condition.text
+        symbol = f"@llvm.vector.reduce.or.v{self.lanes}i1"
+        self.declarations.add(f"declare i1 {symbol}({condition.type})")
+        return self.define("i1", f"call i1 {symbol}({condition.type} {condition.text})").text
+
+    def where_huge(self, name: str, x: Value, fast: Value, limit: float) -> Value:
+        """Return `fast`, but what the C library's `name` says in the lanes where |x| >= limit.
+
+        A lane's result must not depend on its neighbours, so the cold function tests each lane.
+        """
+        symbol = f"@stax.{name}.huge.{type_suffix(self.kind, self.lanes)}"
+        self.cold_functions[symbol] = self._cold_definition(symbol, name, limit)
+        library = f"declare {self.kind} {_library_symbol(name, self.kind)}({self.kind})"
+        self.declarations |= {library, intrinsic("fabs", self.kind, 1, 1)[1]}
+        some = self.any(self.absolute(x) >= limit)
+        self.lines.append(f"  br i1 {some}, label %huge, label %done")
+        before = self.block
+        self.start_block("huge")
+        exact = self.define(
+            x.kind, f"call {x.type} {symbol}({x.type} {x.text}, {x.type} {fast.text})"
+        )
+        self.lines.append("  br label %done")
+        self.start_block("done")
+        phi = f"phi {x.type} [ {fast.text}, %{before} ], [ {exact.text}, %huge ]"
+        return self.define(x.kind, phi)
+
+    def _cold_definition(self, symbol: str, name: str, limit: float) -> str:
+        return COLD_FUNCTION.format(
+            symbol=symbol,
+            vector=vector_type(self.kind, self.lanes),
+            kind=self.kind,
+            fabs=intrinsic("fabs", self.kind, 1, 1)[0],
+            limit=constant_text(limit, self.kind),
+            library=_library_symbol(name, self.kind),
+            lanes=self.lanes,
+        )
+
+    def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
+        """Evaluate `coefficients[0] + coefficients[1] x + ...` by Horner's rule.
+
+        Horner needs the fewest instructions; neighbouring vectors keep the pipeline full.
+        """
+        *lower, top = coefficients
+        result: Operand = top
+        for coefficient in reversed(lower):
+            result = self.fma(result, x, coefficient)
+        assert isinstance(result, Value)
+        return result
+
+    def two_to_the(self, shifted: Value, bias: int = 0) -> Value:
+        """Build 2^(n + bias) from `shifted` = n + ROUND_TO_INTEGER, whose low bits hold n."""
+        mantissa = MANTISSA_BITS[shifted.kind]
+        exponent = (EXPONENT_BIAS[shifted.kind] + bias) << mantissa
+        return ((shifted.bits << mantissa) + exponent).as_float
+
+
+def intrinsic(name: str, kind: str, lanes: int, arity: int) -> tuple[str, str]:
+    """Return the symbol of an intrinsic overloaded on one type, and its declaration."""
+    element = SUFFIXES[kind]
+    symbol = f"@llvm.{name}.{element if lanes == 1 else f'v{lanes}{element}'}"
+    spelled = vector_type(kind, lanes)
+    return symbol, f"declare {spelled} {symbol}({', '.join([spelled] * arity)})"

@@ -1,0 +1,435 @@
+"""Functions of one element, or of a pair of elements with broadcasting.
+
+Those that are an op by themselves are made in one line; the functions that combine ops follow.
+Functions of real analysis take integers as float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from stax import types
+from stax.dtypes import inexact_dtype
+from stax.errors import ArgumentValueError, DTypeError
+from stax.extent import same_shape
+from stax.numpy.arguments import array, arrays, inexact, inexact_operands, refuse_out
+from stax.operators import elementwise as ops
+from stax.operators.arithmetic import (
+    absolute,
+    add,
+    maximum,
+    minimum,
+    multiply,
+    promote_operands,
+    truth,
+)
+from stax.operators.elementwise import convert, like, select
+from stax.operators.shape import broadcast_to
+
+Function = Callable[..., Any]
+
+
+def _inexact(name: str, op: Function, meaning: str) -> Function:
+    """Return the function that applies `op` to a floating argument."""
+
+    def function(x: Any, /) -> Any:
+        return op(inexact(name, x))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Return {meaning} of each element; integers are taken as float32."
+    return function
+
+
+sin = _inexact("sin", ops.sin, "the sine")
+cos = _inexact("cos", ops.cos, "the cosine")
+tan = _inexact("tan", ops.tan, "the tangent")
+arcsin = asin = _inexact("arcsin", ops.asin, "the inverse sine")
+arccos = acos = _inexact("arccos", ops.acos, "the inverse cosine")
+arctan = atan = _inexact("arctan", ops.atan, "the inverse tangent")
+sinh = _inexact("sinh", ops.sinh, "the hyperbolic sine")
+cosh = _inexact("cosh", ops.cosh, "the hyperbolic cosine")
+tanh = _inexact("tanh", ops.tanh, "the hyperbolic tangent")
+arcsinh = asinh = _inexact("arcsinh", ops.asinh, "the inverse hyperbolic sine")
+arccosh = acosh = _inexact("arccosh", ops.acosh, "the inverse hyperbolic cosine")
+arctanh = atanh = _inexact("arctanh", ops.atanh, "the inverse hyperbolic tangent")
+exp = _inexact("exp", ops.exp, "e to the power")
+exp2 = _inexact("exp2", ops.exp2, "2 to the power")
+expm1 = _inexact("expm1", ops.expm1, "e to the power, less 1,")
+log = _inexact("log", ops.log, "the natural logarithm")
+log1p = _inexact("log1p", ops.log1p, "the natural logarithm of 1 plus")
+sqrt = _inexact("sqrt", ops.sqrt, "the square root")
+cbrt = _inexact("cbrt", ops.cbrt, "the cube root")
+fabs = _inexact("fabs", ops.abs_, "the absolute value, as a float,")
+
+
+def arctan2(x1: Any, x2: Any, /) -> Any:
+    """Return the angle of the point `(x2, x1)`, in (-pi, pi]."""
+    return ops.atan2(*inexact_operands("arctan2", x1, x2))
+
+
+atan2 = arctan2
+
+
+def log2(x: Any, /) -> Any:
+    """Return the logarithm to the base 2 of each element."""
+    x = inexact("log2", x)
+    return ops.div(ops.log(x), like(x, math.log(2)))
+
+
+def log10(x: Any, /) -> Any:
+    """Return the logarithm to the base 10 of each element."""
+    x = inexact("log10", x)
+    return ops.div(ops.log(x), like(x, math.log(10)))
+
+
+def square(x: Any, /) -> Any:
+    """Return the square of each element."""
+    x = array("square", x)
+    return x if types.is_bool(x.dtype) else ops.integer_pow(x, 2)
+
+
+def reciprocal(x: Any, /) -> Any:
+    """Return 1 over each element."""
+    return ops.integer_pow(inexact("reciprocal", x), -1)
+
+
+def float_power(x: Any, y: Any, /) -> Any:
+    """Return `x` to the power `y`, as floats."""
+    return ops.power(*inexact_operands("float_power", x, y))
+
+
+def sign(x: Any, /) -> Any:
+    """Return -1, 0 or 1 for each element; NaN for NaN."""
+    return ops.sign(array("sign", x))
+
+
+def deg2rad(x: Any, /) -> Any:
+    """Convert degrees to radians."""
+    x = inexact("deg2rad", x)
+    return ops.mul(x, like(x, math.pi / 180))
+
+
+def rad2deg(x: Any, /) -> Any:
+    """Convert radians to degrees."""
+    x = inexact("rad2deg", x)
+    return ops.mul(x, like(x, 180 / math.pi))
+
+
+radians, degrees = deg2rad, rad2deg
+
+
+# --- rounding ---
+
+
+def _rounding(name: str, op: Function, meaning: str) -> Function:
+    def function(x: Any, /) -> Any:
+        x = array(name, x)
+        return op(x) if types.is_inexact(x.dtype) else x
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Return each element rounded {meaning}; integers are returned as they are."
+    return function
+
+
+floor = _rounding("floor", ops.floor, "down")
+ceil = _rounding("ceil", ops.ceil, "up")
+trunc = _rounding("trunc", ops.trunc, "towards zero")
+
+
+def rint(x: Any, /) -> Any:
+    """Return the nearest integer to each element, the even one at a tie, as a float."""
+    return ops.round_(inexact("rint", x))
+
+
+def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """Return `a` rounded to `decimals` places, half to even; integers only lose digits."""
+    refuse_out("round", out)
+    a = array("round", a)
+    if types.is_bool(a.dtype) or types.is_integer(a.dtype):
+        if decimals < 0:
+            raise NotImplementedError("round: integers cannot be rounded to negative decimals")
+        return a
+    if decimals == 0:
+        return ops.round_(a)
+    wide = convert(a, types.accumulator(a.dtype), a.weak_type)
+    scale = like(wide, 10.0**decimals)
+    return convert(ops.div(ops.round_(ops.mul(wide, scale)), scale), a.dtype, a.weak_type)
+
+
+around = round
+
+
+def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
+    """Return the fractional and the integral part of each element."""
+    refuse_out("modf", out)
+    x = inexact("modf", x)
+    whole = ops.trunc(x)
+    infinite = ops.eq(ops.abs_(x), like(x, math.inf))
+    return select(infinite, like(x, 0), ops.sub(x, whole)), whole
+
+
+# --- questions about floats ---
+
+
+def isnan(x: Any, /) -> Any:
+    """Return whether each element is NaN."""
+    x = array("isnan", x)
+    return ops.ne(x, x)
+
+
+def isfinite(x: Any, /) -> Any:
+    """Return whether each element is neither infinite nor NaN."""
+    x = array("isfinite", x)
+    return ops.is_finite(x) if types.is_inexact(x.dtype) else ops.eq(x, x)
+
+
+def _is_value(name: str, x: Any, value: float, absolutely: bool = False) -> Any:
+    x = array(name, x)
+    if not types.is_inexact(x.dtype):
+        return ops.ne(x, x)
+    x = ops.abs_(x) if absolutely else x
+    return ops.eq(x, like(x, value))
+
+
+def isinf(x: Any, /) -> Any:
+    """Return whether each element is infinite."""
+    return _is_value("isinf", x, math.inf, absolutely=True)
+
+
+def isposinf(x: Any, /, out: Any = None) -> Any:
+    """Return whether each element is positive infinity."""
+    refuse_out("isposinf", out)
+    return _is_value("isposinf", x, math.inf)
+
+
+def isneginf(x: Any, /, out: Any = None) -> Any:
+    """Return whether each element is negative infinity."""
+    refuse_out("isneginf", out)
+    return _is_value("isneginf", x, -math.inf)
+
+
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
+    """Return `x` with NaN and infinities replaced: by 0 and the extreme numbers unless given."""
+    x = array("nan_to_num", x)
+    if not types.is_inexact(x.dtype):
+        return x
+    limits = ml_dtypes.finfo(x.dtype)
+    high = float(limits.max) if posinf is None else posinf
+    low = float(limits.min) if neginf is None else neginf
+    x = where(isnan(x), convert(array("nan_to_num", nan), x.dtype), x)
+    x = where(isposinf(x), convert(array("nan_to_num", high), x.dtype), x)
+    return where(isneginf(x), convert(array("nan_to_num", low), x.dtype), x)
+
+
+# --- choosing ---
+
+
+def where(
+    condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
+) -> Any:
+    """Return elements of `x` where `condition` holds and of `y` elsewhere.
+
+    The gradient of the side that is not taken is zero even if it is infinite or NaN there.  With
+    `condition` alone, return the places where it holds, which takes concrete values.
+    """
+    if x is None and y is None:
+        return nonzero(condition, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise ArgumentValueError("where takes either both x and y or neither of them.")
+    condition = truth(condition)
+    x, y = promote_operands("where", x, y)
+    shape = types.broadcast_shapes(condition.shape, x.shape)
+    return select(*(broadcast_if_needed(v, shape) for v in (condition, x, y)))
+
+
+def broadcast_if_needed(x: Any, shape: Any) -> Any:
+    """Return `x` in `shape`; nothing is recorded if it has that shape."""
+    return x if same_shape(x.shape, shape) else broadcast_to(x, shape)
+
+
+def nonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> Any:
+    """Return the indices of the elements that are not zero, one array for each axis.
+
+    The result's size depends on values, so they must be known; under jit that is an error.
+    """
+    found = np.nonzero(np.asarray(array("nonzero", a)))
+    if size is None:
+        return tuple(array("nonzero", x.astype(types.int_dtype())) for x in found)
+    fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * len(found)
+    result = []
+    for places, fill in zip(found, fills, strict=True):
+        padded = np.full(size, 0 if fill is None else fill, types.int_dtype())
+        padded[: len(places[:size])] = places[:size]
+        result.append(array("nonzero", padded))
+    return tuple(result)
+
+
+def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
+    """Return `arr` limited to at least `min` and at most `max`; None is no limit."""
+    result = array("clip", arr)
+    result = result if min is None else maximum(min, result)
+    return result if max is None else minimum(max, result)
+
+
+def fmax(x1: Any, x2: Any) -> Any:
+    """Return the larger of each pair; of a number and NaN, the number."""
+    x1, x2 = promote_operands("fmax", x1, x2)
+    return select(ops.or_(ops.gt(x1, x2), ops.ne(x2, x2)), x1, x2)
+
+
+def fmin(x1: Any, x2: Any) -> Any:
+    """Return the smaller of each pair; of a number and NaN, the number."""
+    x1, x2 = promote_operands("fmin", x1, x2)
+    return select(ops.or_(ops.lt(x1, x2), ops.ne(x2, x2)), x1, x2)
+
+
+def heaviside(x1: Any, x2: Any, /) -> Any:
+    """Return 0 for negative `x1`, 1 for positive, `x2` at 0."""
+    x1, x2 = inexact_operands("heaviside", x1, x2)
+    zero = like(x1, 0)
+    step = select(ops.gt(x1, zero), like(x1, 1), x2)
+    return select(ops.ne(x1, x1), x1, select(ops.lt(x1, zero), zero, step))
+
+
+def select_first(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """Return, for each place, the choice that goes with the first condition that holds there."""
+    if len(condlist) != len(choicelist):
+        raise ArgumentValueError(
+            f"select: {len(condlist)} conditions do not go with {len(choicelist)} choices."
+        )
+    *choices, result = promote_operands("select", *choicelist, default)
+    for condition, choice in reversed(list(zip(condlist, choices, strict=True))):
+        result = where(condition, choice, result)
+    return result
+
+
+# --- functions made of several ops ---
+
+
+def logaddexp(x1: Any, x2: Any, /) -> Any:
+    """Return the logarithm of the sum of the exponentials of each pair, without overflow.
+
+    Its two operands are ordered by a select, not by maximum: each branch is then the function
+    itself, so derivatives of every order are right where the operands are equal.
+    """
+    x1, x2 = inexact_operands("logaddexp", x1, x2)
+    first = ops.ge(x1, x2)
+    difference = select(first, ops.sub(x2, x1), ops.sub(x1, x2))
+    result = ops.add(select(first, x1, x2), ops.log1p(ops.exp(difference)))
+    # Infinities of one sign: their difference is NaN, and their sum is the answer.
+    infinite = ops.and_(ops.eq(x1, x2), ops.eq(ops.abs_(x1), like(x1, math.inf)))
+    return select(infinite, ops.add(x1, x2), result)
+
+
+def logaddexp2(x1: Any, x2: Any, /) -> Any:
+    """Return the logarithm to the base 2 of the sum of 2 to the power of each pair."""
+    x1, x2 = inexact_operands("logaddexp2", x1, x2)
+    scale = like(x1, math.log(2))
+    return ops.div(logaddexp(ops.mul(x1, scale), ops.mul(x2, scale)), scale)
+
+
+def hypot(x1: Any, x2: Any, /) -> Any:
+    """Return the length of the vector `(x1, x2)`, without overflow; its gradient at 0 is 0."""
+    x1, x2 = (ops.abs_(x) for x in inexact_operands("hypot", x1, x2))
+    low, high = ops.minimum(x1, x2), ops.maximum(x1, x2)
+    ratio = ops.div(low, high)
+    length = ops.mul(high, ops.sqrt(ops.add(like(ratio, 1), ops.mul(ratio, ratio))))
+    length = select(ops.eq(high, like(high, 0)), high, length)
+    infinite = ops.or_(ops.eq(x1, like(x1, math.inf)), ops.eq(x2, like(x2, math.inf)))
+    return select(infinite, like(x1, math.inf), length)
+
+
+def sinc(x: Any, /) -> Any:
+    """Return sin(pi x) / (pi x), and 1 at 0."""
+    x = inexact("sinc", x)
+    angle = ops.mul(x, like(x, math.pi))
+    near = ops.lt(ops.abs_(angle), like(x, 0.25))
+    # The series has the derivatives of every order that the quotient lacks at 0.
+    squared, series = ops.mul(angle, angle), like(x, -1 / math.factorial(11))
+    for k in (9, 7, 5, 3, 1):
+        coefficient = (-1) ** (k // 2) / math.factorial(k)
+        series = ops.add(ops.mul(series, squared), like(x, coefficient))
+    return select(near, series, ops.div(ops.sin(angle), angle))
+
+
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """Return whether each pair is equal up to `atol + rtol * abs(b)`."""
+    a, b = promote_operands("isclose", a, b)
+    if not types.is_inexact(a.dtype):
+        a, b = (convert(x, inexact_dtype(x.dtype)) for x in (a, b))
+    tolerance = add(atol, multiply(rtol, absolute(b)))
+    near = ops.le(ops.abs_(ops.sub(a, b)), convert(tolerance, a.dtype))
+    close = ops.or_(ops.and_(near, ops.and_(isfinite(a), isfinite(b))), ops.eq(a, b))
+    return ops.or_(close, ops.and_(isnan(a), isnan(b))) if equal_nan else close
+
+
+# --- parts of complex numbers ---
+
+
+def _real_only(name: str, x: Any) -> Any:
+    x = array(name, x)
+    if types.is_complex(x.dtype):
+        raise DTypeError(f"{name} does not support complex arrays yet, got {x.type}.")
+    return x
+
+
+def conjugate(x: Any, /) -> Any:
+    """Return the complex conjugate; of real numbers, the numbers."""
+    return _real_only("conj", x)
+
+
+conj = conjugate
+
+
+def real(val: Any, /) -> Any:
+    """Return the real part."""
+    return _real_only("real", val)
+
+
+def imag(val: Any, /) -> Any:
+    """Return the imaginary part; of real numbers, zeros."""
+    return like(_real_only("imag", val), 0)
+
+
+def angle(z: Any, deg: bool = False) -> Any:
+    """Return the argument: 0 for positive numbers and pi for negative ones."""
+    z = inexact("angle", _real_only("angle", z))
+    turn = select(ops.lt(z, like(z, 0)), like(z, 180 if deg else math.pi), like(z, 0))
+    return select(ops.ne(z, z), z, turn)
+
+
+def isreal(x: Any) -> Any:
+    """Return whether each element has no imaginary part."""
+    x = _real_only("isreal", x)
+    return ops.or_(ops.eq(x, x), ops.ne(x, x))
+
+
+def iscomplex(x: Any) -> Any:
+    """Return whether each element has an imaginary part."""
+    return ops.not_(isreal(x))
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Say whether the dtype of `x` is complex."""
+    return types.is_complex(array("iscomplexobj", x).dtype)
+
+
+def isrealobj(x: Any) -> bool:
+    """Say whether the dtype of `x` is not complex."""
+    return not iscomplexobj(x)
+
+
+def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
+    """Return the polynomial with coefficients `p`, highest power first, at each element of `x`."""
+    p, x = arrays("polyval", p, x)
+    result = like(x, 0)
+    for coefficient in p:
+        result = add(multiply(result, x), coefficient)
+    return result

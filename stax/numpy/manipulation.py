@@ -1,0 +1,320 @@
+"""Functions that put elements elsewhere: shapes, orders of axes, and single arrays turned or moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stax import types
+from stax.errors import ArgumentError, ArgumentValueError, ShapeError
+from stax.numpy.arguments import Axis, array, arrays, axes_list, static_int
+from stax.numpy.taking import take
+from stax.operators import reshape as shapes
+from stax.operators.arithmetic import remainder, subtract
+from stax.operators.elementwise import convert
+from stax.operators.shape import broadcast_to as to_shape, concatenate, iota, pad as pad_op, slice_
+from stax.trace import is_array
+from stax.types import canonical_axes, canonical_axis
+
+
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+    """Return the elements of `a` in `shape`, in row-major (or with "F" column-major) order.
+
+    One length may be -1.  Raises ShapeError if the number of elements differs.
+    """
+    a = array("reshape", a)
+    if order not in ("C", "F"):
+        raise NotImplementedError(f"reshape: order is 'C' or 'F', not {order!r}")
+    if order == "C":
+        return shapes.reshape(a, shape)
+    backwards = shape[::-1] if isinstance(shape, Sequence) else shape
+    return shapes.transpose(shapes.reshape(shapes.transpose(a), backwards))
+
+
+def ravel(a: Any, order: str = "C") -> Any:
+    """Return the elements of `a` as a vector."""
+    return reshape(a, (-1,), order)
+
+
+def transpose(a: Any, axes: Any = None) -> Any:
+    """Return `a` with its axes permuted; None reverses them."""
+    return shapes.transpose(array("transpose", a), axes)
+
+
+def permute_dims(a: Any, /, axes: Any) -> Any:
+    """Return `a` with its axes permuted."""
+    return transpose(a, axes)
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """Return the matrices in the last two axes transposed."""
+    x = array("matrix_transpose", x)
+    if x.ndim < 2:
+        raise ArgumentValueError(f"matrix_transpose takes at least two axes, not {x.type}.")
+    return swapaxes(x, -1, -2)
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """Return `a` with two axes exchanged."""
+    a = array("swapaxes", a)
+    order = list(range(a.ndim))
+    first, second = canonical_axis(axis1, a.ndim), canonical_axis(axis2, a.ndim)
+    order[first], order[second] = second, first
+    return shapes.transpose(a, order)
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    """Return `a` with the axes `source` at the positions `destination`, the others in order."""
+    a = array("moveaxis", a)
+    sources, places = axes_list(source, a.ndim), axes_list(destination, a.ndim)
+    if len(sources) != len(places) or len(set(sources)) != len(sources):
+        raise ArgumentValueError(f"moveaxis: cannot move axes {source} to {destination}.")
+    order = [i for i in range(a.ndim) if i not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
+        order.insert(place, axis)
+    return shapes.transpose(a, order)
+
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    """Return `a` with `axis` moved to before the axis that is at `start`."""
+    a = array("rollaxis", a)
+    source = canonical_axis(axis, a.ndim)
+    target = start + a.ndim if start < 0 else start
+    return moveaxis(a, source, target - 1 if source < target else target)
+
+
+def expand_dims(a: Any, axis: Any) -> Any:
+    """Return `a` with axes of length 1 at the positions `axis` of the result."""
+    return shapes.expand_dims(array("expand_dims", a), axis)
+
+
+def squeeze(a: Any, axis: Axis = None) -> Any:
+    """Return `a` without axes of length 1: those named, or all."""
+    return shapes.squeeze(array("squeeze", a), axis)
+
+
+def broadcast_to(array: Any, shape: Any) -> Any:
+    """Return `array` repeated to `shape` by NumPy's rule."""
+    return to_shape(_array(array), shape)
+
+
+def _array(x: Any) -> Any:
+    return array("broadcast_to", x)
+
+
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """Return the arguments in the shape they broadcast to together."""
+    found = arrays("broadcast_arrays", *args)
+    shape = types.broadcast_shapes(*(x.shape for x in found))
+    return [to_shape(x, shape) for x in found]
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+    """Return the shape to which arrays of `shapes` broadcast."""
+    return types.broadcast_shapes(*(types.canonical_shape(s) for s in shapes))
+
+
+def _at_least(name: str, arys: Any, expand: Any) -> Any:
+    found = [expand(x) for x in arrays(name, *arys)]
+    return found[0] if len(found) == 1 else found
+
+
+def atleast_1d(*arys: Any) -> Any:
+    """Return each argument with at least one axis."""
+    return _at_least("atleast_1d", arys, lambda x: x if x.ndim else shapes.reshape(x, (1,)))
+
+
+def _two(x: Any) -> Any:
+    return shapes.expand_dims(x, 0) if x.ndim == 1 else x if x.ndim else shapes.reshape(x, (1, 1))
+
+
+def atleast_2d(*arys: Any) -> Any:
+    """Return each argument with at least two axes; a vector becomes a row."""
+    return _at_least("atleast_2d", arys, _two)
+
+
+def atleast_3d(*arys: Any) -> Any:
+    """Return each argument with at least three axes; a vector lies along the middle one."""
+    return _at_least(
+        "atleast_3d",
+        arys,
+        lambda x: x if x.ndim > 2 else shapes.expand_dims(_two(x), 2),
+    )
+
+
+def shape(a: Any) -> tuple[Any, ...]:
+    """Return the shape of `a`."""
+    return np.shape(a) if isinstance(a, list | tuple) else array("shape", a).shape
+
+
+def ndim(a: Any) -> int:
+    """Return how many axes `a` has."""
+    return len(shape(a))
+
+
+def size(a: Any, axis: Axis = None) -> Any:
+    """Return how many elements `a` has, or has along `axis`."""
+    extents = shape(a)
+    return types.product(tuple(extents[i] for i in axes_list(axis, len(extents))))
+
+
+# --- order along an axis ---
+
+
+def flip(m: Any, axis: Axis = None) -> Any:
+    """Return `m` with the elements along `axis` (all axes if None) in reverse order."""
+    m = array("flip", m)
+    return shapes.rev(m, canonical_axes(axis, m.ndim))
+
+
+def fliplr(m: Any) -> Any:
+    """Return `m` with its second axis reversed."""
+    return flip(m, 1)
+
+
+def flipud(m: Any) -> Any:
+    """Return `m` with its first axis reversed."""
+    return flip(m, 0)
+
+
+def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    """Return `m` turned `k` times by 90 degrees, from the first of `axes` towards the second."""
+    m = array("rot90", m)
+    first, second = axes_list(axes, m.ndim)
+    if first == second:
+        raise ArgumentValueError(f"rot90: axes {axes} are the same.")
+    turns = static_int("rot90", "k", k) % 4
+    if turns == 0:
+        return m
+    if turns == 2:
+        return flip(m, (first, second))
+    if turns == 1:
+        return swapaxes(flip(m, second), first, second)
+    return flip(swapaxes(m, first, second), second)
+
+
+def roll(a: Any, shift: Any, axis: Axis = None) -> Any:
+    """Return `a` with elements moved by `shift` along `axis`, those that fall off put in front.
+
+    The shift may be traced.  With no axis, the elements move in row-major order.
+    """
+    a = array("roll", a)
+    if axis is None:
+        return shapes.reshape(roll(shapes.reshape(a, (-1,)), shift, 0), a.shape)
+    axes = axes_list(axis, a.ndim)
+    several = isinstance(shift, tuple | list) or (not isinstance(shift, int) and np.ndim(shift) > 0)
+    amounts = list(shift) if several else [shift]
+    amounts = amounts * len(axes) if len(amounts) == 1 else amounts
+    axes = axes * len(amounts) if len(axes) == 1 else axes
+    if len(amounts) != len(axes):
+        raise ArgumentValueError(f"roll: shifts {shift} do not go with axes {axis}.")
+    for amount, where in zip(amounts, axes, strict=True):
+        a = _roll(a, amount, where)
+    return a
+
+
+def _roll(a: Any, shift: Any, axis: int) -> Any:
+    length = a.shape[axis]
+    if isinstance(length, int) and length == 0:
+        return a
+    if is_array(shift):
+        places = subtract(iota(types.int_dtype(), (length,)), shift)
+        return take(a, remainder(places, length), axis=axis, mode="clip")
+    cut = (-static_int("roll", "shift", shift)) % length
+    if cut == 0:
+        return a
+    return concatenate([sliced(a, cut, length, axis), sliced(a, 0, cut, axis)], axis)
+
+
+def sliced(a: Any, start: Any, stop: Any, axis: int) -> Any:
+    """Return `a` from `start` to `stop` along `axis`."""
+    starts, stops = [0] * a.ndim, list(a.shape)
+    starts[axis], stops[axis] = start, stop
+    return slice_(a, starts, stops)
+
+
+# --- padding ---
+
+
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    """Return `array` surrounded by `pad_width` elements: (before, after) for each axis.
+
+    Modes are "constant" (with `constant_values`), "edge", "reflect", "symmetric" and "wrap".
+    """
+    x = _array(array)
+    widths = _pairs("pad_width", pad_width, x.ndim)
+    if any(n < 0 for pair in widths for n in pair):
+        raise ArgumentValueError(f"pad: widths must not be negative: {pad_width}.")
+    if mode in ("constant", "empty"):
+        values = kwargs.pop("constant_values", 0) if mode == "constant" else 0
+        if kwargs:
+            raise ArgumentError(f"pad: unknown arguments {sorted(kwargs)} for mode {mode!r}.")
+        return _pad_constant(x, widths, values)
+    if mode not in ("edge", "reflect", "symmetric", "wrap"):
+        raise NotImplementedError(f"pad: mode {mode!r} is not supported")
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            # NumPy works out which element goes where; the array is read at those places.
+            places = np.pad(np.arange(x.shape[axis]), (before, after), mode, **kwargs)
+            x = take(x, places.astype(np.int32), axis=axis, mode="clip")
+    return x
+
+
+def _pairs(what: str, given: Any, ndim: int) -> list[tuple[Any, Any]]:
+    """Return a number, a pair or a pair for each axis as a pair for each axis."""
+    if isinstance(given, dict):
+        return [_pairs(what, given.get(a, given.get(a - ndim, 0)), 1)[0] for a in range(ndim)]
+    if not isinstance(given, list | tuple):
+        found = np.asarray(given) if not is_array(given) else given
+        if found.ndim == 0:
+            return [(given, given)] * ndim
+        given = list(found)
+    rows = [list(row) if isinstance(row, list | tuple | np.ndarray) else row for row in given]
+    if not any(isinstance(row, list) for row in rows):
+        if len(rows) == 1:
+            return [(rows[0], rows[0])] * ndim
+        if len(rows) == 2:
+            return [(rows[0], rows[1])] * ndim
+    elif all(isinstance(row, list) for row in rows):
+        wide = [(row[0], row[-1]) for row in rows]
+        if len(wide) == 1:
+            return wide * ndim
+        if len(wide) == ndim:
+            return wide
+    raise ArgumentValueError(f"pad: {what} {given} does not give (before, after) for {ndim} axes.")
+
+
+def _pad_constant(x: Any, widths: Any, values: Any) -> Any:
+    numbers = [_scalars(x, pair) for pair in _pairs("constant_values", values, x.ndim)]
+    one = not isinstance(values, list | tuple | np.ndarray) or np.ndim(values) == 0
+    if x.ndim == 0:
+        return x
+    if one:
+        return pad_op(x, numbers[0][0], [(before, after, 0) for before, after in widths])
+    for axis, ((before, after), (low, high)) in enumerate(zip(widths, numbers, strict=True)):
+        for value, ends in ((low, (before, 0, 0)), (high, (0, after, 0))):
+            config = [(0, 0, 0)] * x.ndim
+            config[axis] = ends
+            x = pad_op(x, value, config)
+    return x
+
+
+def _scalars(x: Any, pair: tuple[Any, Any]) -> list[Any]:
+    found = [convert(v, x.dtype, x.weak_type) for v in arrays("pad", *pair)]
+    if any(v.ndim for v in found):
+        raise ShapeError("pad: constant_values are numbers.")
+    return found
+
+
+def resize(a: Any, new_shape: Any) -> Any:
+    """Return an array of `new_shape` filled with the elements of `a`, repeated as needed."""
+    a = ravel(a)
+    wanted = types.canonical_shape(new_shape)
+    total = int(types.product(wanted))
+    if not a.shape[0]:
+        return to_shape(convert(0, a.dtype), wanted)
+    copies = -(-total // a.shape[0])
+    whole = a if copies <= 1 else concatenate([a] * copies, 0)
+    return shapes.reshape(sliced(whole, 0, total, 0), wanted)

@@ -1,0 +1,321 @@
+"""Sorting, searching, and what follows from a sorted array: medians, quantiles, sets.
+
+NaN is sorted last.  Functions whose result has a size that depends on values (`unique`) take
+concrete arrays: under jit they raise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stax import types
+from stax.array import asarray
+from stax.errors import ArgumentValueError
+from stax.numpy.arguments import Axis, array, inexact, refuse_out
+from stax.numpy.elementwise import where as choose
+from stax.numpy.reductions import any as any_of
+from stax.numpy.taking import take
+from stax.operators import elementwise as ops, sort as sorts
+from stax.operators.arithmetic import add, multiply, promote_operands, subtract
+from stax.operators.elementwise import convert, like, select
+from stax.operators.reshape import expand_dims, move_axis, reshape, rev
+from stax.operators.shape import broadcast_in_dim
+from stax.types import canonical_axes, canonical_axis
+
+
+def _along(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
+    a = array(name, a)
+    if axis is None:
+        return reshape(a, (-1,)), 0
+    return a, canonical_axis(axis, a.ndim)
+
+
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: Any = None,
+    order: Any = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Any:
+    """Return `a` sorted along `axis` (flattened if None), NaN last."""
+    a, where = _along("sort", a, axis)
+    result = sorts.sort(a, where, is_stable=stable)
+    return rev(result, where) if descending else result
+
+
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: Any = None,
+    order: Any = None,
+    stable: bool = True,
+    descending: bool = False,
+    dtype: Any = None,
+) -> Any:
+    """Return the places from which a sort along `axis` takes its elements; ties keep their order."""
+    a, where = _along("argsort", a, axis)
+    kind_ = types.int_dtype() if dtype is None else types.check_dtype(dtype)
+    return convert(places(a, where, descending), kind_)
+
+
+def places(a: Any, axis: int, descending: bool = False) -> Any:
+    """Return the places from which a stable sort of `a` along `axis` takes its elements."""
+    if not descending:
+        return sorts.argsort(a, axis)
+    # Sorted backwards and read backwards, elements that tie keep their order.
+    found = rev(sorts.argsort(rev(a, axis), axis), axis)
+    return ops.sub(like(found, a.shape[axis] - 1), found)
+
+
+def lexsort(keys: Any, axis: int = -1) -> Any:
+    """Return the places of a sort by several keys, the last of them foremost."""
+    rows = [array("lexsort", k) for k in keys]
+    where = canonical_axis(axis, rows[0].ndim)
+    return convert(sorts.sort_order(tuple(rows[::-1]), where), types.int_dtype())
+
+
+def partition(a: Any, kth: int, axis: int = -1) -> Any:
+    """Return `a` with element number `kth` in its sorted place, smaller ones before it."""
+    return sort(a, axis)
+
+
+def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+    """Return places that partition `a` at `kth`."""
+    return argsort(a, axis)
+
+
+def searchsorted(
+    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
+) -> Any:
+    """Return where each element of `v` would be inserted into the sorted vector `a`.
+
+    "left" is before equal elements, "right" after them; NaN comes last.
+    """
+    if side not in ("left", "right"):
+        raise ArgumentValueError(f"searchsorted: side is 'left' or 'right', not {side!r}.")
+    a, v = array("searchsorted", a), array("searchsorted", v)
+    if a.ndim != 1:
+        raise ArgumentValueError(f"searchsorted: a must be a vector, got {a.type}.")
+    a = a if sorter is None else take(a, sorter)
+    dtype = types.promote(types.ArrayType(a.dtype, ()), types.ArrayType(v.dtype, ()))[0]
+    a, v = convert(a, dtype), convert(v, dtype)
+    low = broadcast_in_dim(convert(array("searchsorted", 0), types.int32), v.shape, ())
+    high = like(low, a.shape[0])
+    for _ in range(math.ceil(math.log2(a.shape[0] + 1))):
+        middle = ops.shift_right_logical(ops.add(low, high), like(low, 1))
+        element = take(a, middle, mode="clip")
+        further = ops.and_(_before(element, v, side), ops.lt(low, high))
+        low = select(further, ops.add(middle, like(low, 1)), low)
+        high = select(further, high, select(ops.lt(low, high), middle, high))
+    return convert(low, types.int_dtype())
+
+
+def _before(element: Any, v: Any, side: str) -> Any:
+    """Return whether the place of `v` comes after `element`."""
+    first = ops.lt(element, v) if side == "left" else ops.le(element, v)
+    if not types.is_float(element.dtype):
+        return first
+    is_nan, v_nan = ops.ne(element, element), ops.ne(v, v)
+    last = ops.not_(is_nan) if side == "left" else ops.eq(v, v)
+    return ops.or_(first, ops.and_(v_nan, last if side == "left" else ops.or_(is_nan, v_nan)))
+
+
+def digitize(x: Any, bins: Any, right: bool = False, *, method: Any = None) -> Any:
+    """Return the number of the bin that each element of `x` is in; `bins` rise or fall."""
+    x, bins = array("digitize", x), array("digitize", bins)
+    if bins.ndim != 1:
+        raise ArgumentValueError(f"digitize: bins must be a vector, got {bins.type}.")
+    side = "left" if right else "right"
+    if bins.shape[0] < 2:
+        return searchsorted(bins, x, side)
+    falling = ops.gt(take(bins, np.int32(0)), take(bins, np.int32(bins.shape[0] - 1)))
+    other = searchsorted(rev(bins, 0), x, "right" if right else "left")
+    down = ops.sub(like(other, bins.shape[0]), other)
+    return choose(falling, down, searchsorted(bins, x, side))
+
+
+# --- quantiles ---
+
+
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Axis = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Any:
+    """Return the `q`-th quantiles (q between 0 and 1) over `axis`; the axes of `q` come first.
+
+    Methods are "linear", "lower", "higher", "midpoint" and "nearest".
+    """
+    refuse_out("quantile", out)
+    a, q = inexact("quantile", a), inexact("quantile", q)
+    if method not in _METHODS:
+        raise ArgumentValueError(f"quantile: method {method!r} is not one of {sorted(_METHODS)}.")
+    axes = canonical_axes(axis, a.ndim)
+    kept = [i for i in range(a.ndim) if i not in axes]
+    merged = a
+    for place, i in enumerate(axes):
+        merged = move_axis(merged, i - place, -1)
+    merged = reshape(merged, (*(a.shape[i] for i in kept), -1))
+    result = _quantiles(merged, q, method)
+    if keepdims and axes:
+        result = expand_dims(result, [i + q.ndim for i in axes])
+    return convert(result, a.dtype)
+
+
+_METHODS = {"linear", "lower", "higher", "midpoint", "nearest"}
+
+
+def _quantiles(a: Any, q: Any, method: str) -> Any:
+    """Return the quantiles along the last axis of `a`, one for each element of `q`, in front."""
+    last = a.ndim - 1
+    count = a.shape[last]
+    if count == 0:
+        shape = (*q.shape, *a.shape[:last])
+        return broadcast_in_dim(convert(array("quantile", math.nan), a.dtype), shape, ())
+    wide = types.accumulator(a.dtype)
+    # A NaN anywhere makes every quantile NaN.
+    spoiled = any_of(ops.ne(a, a), -1, keepdims=True)
+    a = convert(choose(spoiled, math.nan, sorts.sort(a, last)), wide)
+    place = multiply(convert(q, wide), count - 1.0)
+    low, high = ops.floor(place), ops.ceil(place)
+    weight = subtract(place, low)
+    first, second = (_at(a, p) for p in (low, high))
+    weight = broadcast_in_dim(weight, first.shape, range(last, last + q.ndim))
+    one = like(weight, 1)
+    if method == "linear":
+        result = add(multiply(first, ops.sub(one, weight)), multiply(second, weight))
+    elif method == "midpoint":
+        result = multiply(add(first, second), 0.5)
+    elif method == "nearest":
+        result = _at(a, ops.round_(place))
+    else:
+        result = first if method == "lower" else second
+    for i in range(q.ndim):
+        result = move_axis(result, last + i, i)
+    return result
+
+
+def _at(a: Any, place: Any) -> Any:
+    return take(a, convert(place, types.int32), axis=a.ndim - 1, mode="clip")
+
+
+def percentile(
+    a: Any,
+    q: Any,
+    axis: Axis = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Any:
+    """Return the `q`-th percentiles (q between 0 and 100) over `axis`."""
+    share = ops.div(inexact("percentile", q), like(inexact("percentile", q), 100))
+    return quantile(a, share, axis, out, overwrite_input, method, keepdims)
+
+
+def median(
+    a: Any,
+    axis: Axis = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Any:
+    """Return the median over `axis`; of an even number of elements, the mean of the middle two."""
+    return quantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
+
+
+# --- sets, whose sizes depend on values ---
+
+
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+    sorted: bool = True,
+) -> Any:
+    """Return the sorted distinct elements of a concrete array; with `size`, so many of them.
+
+    Missing ones are filled with `fill_value`, or the smallest.
+    """
+    values = np.asarray(array("unique", ar))
+    found = np.unique(
+        values, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan
+    )
+    parts = list(found) if isinstance(found, tuple) else [found]
+    if size is not None:
+        parts = [_resized(p, size, fill_value if i == 0 else 0, 0 if axis is None or i else axis)
+                 if not (return_inverse and i == 1 + return_index) else p
+                 for i, p in enumerate(parts)]  # fmt: skip
+    result = [asarray(p if i == 0 else p.astype(types.int_dtype())) for i, p in enumerate(parts)]
+    return tuple(result) if len(result) > 1 else result[0]
+
+
+def _resized(values: np.ndarray, size: int, fill: Any, axis: int) -> np.ndarray:
+    kept = np.take(values, range(min(size, values.shape[axis])), axis)
+    missing = size - kept.shape[axis]
+    if missing <= 0:
+        return kept
+    filler = (
+        np.take(values, [0], axis)
+        if fill is None
+        else np.full_like(np.take(values, [0], axis), fill)
+    )
+    return np.concatenate([kept, np.repeat(filler, missing, axis)], axis)
+
+
+def isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    method: str = "auto",
+) -> Any:
+    """Return whether each element is among `test_elements`."""
+    element, tests = array("isin", element), array("isin", test_elements)
+    element, tests = expand_dims(element, element.ndim), reshape(tests, (-1,))
+    element, tests = promote_operands("isin", element, tests)
+    found = any_of(ops.eq(element, tests), -1)
+    return ops.not_(found) if invert else found
+
+
+def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """Return the sorted distinct elements of two concrete arrays."""
+    both = np.union1d(np.asarray(array("union1d", ar1)), np.asarray(array("union1d", ar2)))
+    return asarray(both if size is None else _resized(both, size, fill_value, 0))
+
+
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
+    """Return the sorted distinct elements that two concrete arrays share."""
+    first, second = (np.asarray(array("intersect1d", x)) for x in (ar1, ar2))
+    return asarray(np.intersect1d(first, second, assume_unique))
+
+
+def setdiff1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """Return the distinct elements of one concrete array that another does not have."""
+    first, second = (np.asarray(array("setdiff1d", x)) for x in (ar1, ar2))
+    found = np.setdiff1d(first, second, assume_unique)
+    return asarray(found if size is None else _resized(found, size, fill_value, 0))

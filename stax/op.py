@@ -1,0 +1,126 @@
+"""Operators: what every op is, and the rules it may have.
+
+An op is a frozen dataclass whose fields are its static parameters in canonical form and whose
+methods are its rules.  Ops are interned by class and by the type and value of their parameters, so
+identity is equality: `ReduceSum((0,))` is one object, and `True` is not `1` in a parameter.
+
+The rules, and what each is given and returns (values are proxies unless said otherwise):
+
+    abstract_eval(*types) -> type           raises when the operands do not fit
+    evaluate(*arrays) -> array              NumPy; this is the meaning of the op
+    jvp(out, primals, tangents) -> tangent  a tangent of None is zero, given and returned
+    transpose(ct, *inputs) -> cotangents    one per input, None where there is none; inputs that
+                                            are linear are `Linear`, which has only a type
+    batch(batch, flags, *inputs) -> out     inputs that are flagged have the batch axis in front
+    pushforward(primals, tangents)          for ops that hold graphs, in place of jvp: out and
+                                            tangent from one node; and
+    linearize(primals, tangents)            the same from a primal and a linear node (see control)
+    lower(kernel, index, *operands) -> expr one element of the result (see lowering.build)
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from weakref import WeakValueDictionary
+
+from stax.errors import MissingRule
+from stax.extent import Dimension
+from stax.types import ArrayType, Type
+
+if TYPE_CHECKING:
+    from stax.trace import Proxy
+
+UNORDERED = "unordered"
+ORDERED = "ordered"
+
+
+def typed(value: Any) -> Any:
+    """Return a key that tells values of different type apart: 1, 1.0 and True are three."""
+    if isinstance(value, tuple):
+        return tuple(map(typed, value))
+    return (value.__class__, repr(value) if isinstance(value, float) else value)
+
+
+class _Interning(abc.ABCMeta):
+    """Metaclass that returns the one op of a class with given parameters."""
+
+    _ops: WeakValueDictionary[Any, Op] = WeakValueDictionary()
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        op = super().__call__(*args, **kwargs)
+        if not op.interned:
+            return op
+        key = cls, tuple([typed(getattr(op, f.name)) for f in fields(op)])
+        return _Interning._ops.setdefault(key, op)
+
+
+class Batch(NamedTuple):
+    """The axis that vmap adds: its size, and its name where it has one."""
+
+    size: Dimension
+    axis_name: Any = None
+
+
+class Linear(NamedTuple):
+    """Stands in a transpose rule for an input the op is linear in; it has a type and no value."""
+
+    type: ArrayType
+
+
+@dataclass(frozen=True, eq=False)
+class Op(metaclass=_Interning):
+    """Base of all ops; subclasses are frozen dataclasses with `eq=False`."""
+
+    name: ClassVar[str]
+    effect: ClassVar[str | None] = None
+    interned: ClassVar[bool] = True
+    holds_graph: ClassVar[bool] = False
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the static parameters by name, as printed."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{k}={v}" for k, v in self.parameters().items())
+        return f"{self.name}{{{inner}}}" if inner else self.name
+
+    @abc.abstractmethod
+    def abstract_eval(self, *types: ArrayType) -> Type:
+        """Return the type of the result."""
+
+    def evaluate(self, *arrays: Any) -> Any:
+        """Return the result for NumPy arrays."""
+        raise self._missing("evaluate")
+
+    def jvp(
+        self, out: Proxy, primals: Sequence[Proxy], tangents: Sequence[Proxy | None]
+    ) -> Proxy | None:
+        """Return the tangent of the result."""
+        raise self._missing("jvp")
+
+    def names_axis(self, axis_name: Any) -> bool:
+        """Say whether the op refers to the mapped axis by name and so has to see every batch."""
+        return False
+
+    def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Proxy | None]:
+        """Return the cotangents of the inputs."""
+        raise self._missing("transpose")
+
+    def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Proxy:
+        """Return the result for inputs that have the batch axis in front where flagged."""
+        raise self._missing("batch")
+
+    def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
+        """Return one element of the result as a loop IR expression."""
+        raise self._missing("lower")
+
+    def _missing(self, rule: str) -> MissingRule:
+        return MissingRule(f"{self.name} has no {rule} rule.")
+
+
+def has_rule(op: type[Op], rule: str) -> bool:
+    """Say whether a class of ops defines or inherits `rule`."""
+    return getattr(op, rule) is not getattr(Op, rule, None)

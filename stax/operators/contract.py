@@ -1,0 +1,343 @@
+"""Products: one op, `dot_general`, and NumPy's spellings of it.
+
+The axes of an operand are batch axes (paired with the other's and kept), contracted axes (paired
+and summed over) or free.  The result has the batch axes, then the free axes of `lhs`, then those of
+`rhs`.  An operand that is not batched under vmap keeps its size: the other's batch axis is one more
+free axis.
+
+    dot_general(x, w, (((1,), (0,)), ((), ())))     x[i, k] w[k, j] -> [i, j]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from stax import types
+from stax.errors import ArgumentValueError, DTypeError, ShapeError
+from stax.extent import Dimension, same_shape
+from stax.op import Batch, Linear, Op
+from stax.operators.broadcast import is_one
+from stax.operators.elementwise import add, convert
+from stax.operators.shape import move_axis, squeeze, transpose
+from stax.trace import Proxy, bind, is_array, links, type_of
+from stax.types import ArrayType, accumulator, canonical_axis, promote
+
+Axes = tuple[int, ...]
+
+
+class _Free(NamedTuple):
+    """The axes of each operand that are neither contracted nor batch axes."""
+
+    lhs: Axes
+    rhs: Axes
+
+
+@dataclass(frozen=True, eq=False)
+class DotGeneral(Op):
+    """Multiply and sum over `contract` axes, pairing `batch` axes; each is (lhs axes, rhs axes).
+
+    `dtype` is that of the result, or None for that of the operands; `precision` is a wish that
+    backends with fast inexact products look at.
+    """
+
+    contracting: tuple[Axes, Axes]
+    batching: tuple[Axes, Axes]
+    dtype: Any = None
+    precision: Any = None
+    name: ClassVar[str] = "dot_general"
+
+    def abstract_eval(self, *operands: ArrayType) -> ArrayType:
+        lhs, rhs = operands
+        self._check_axes(lhs, rhs)
+        for what, pairs in (("contracted", self.contracting), ("batch", self.batching)):
+            for a, b in zip(*pairs, strict=True):
+                if not same_shape((lhs.shape[a],), (rhs.shape[b],)):
+                    raise _mismatch(what, lhs, rhs, a, b)
+        free = self.free(lhs.ndim, rhs.ndim)
+        shape = (
+            *(lhs.shape[a] for a in self.batching[0]),
+            *(lhs.shape[a] for a in free.lhs),
+            *(rhs.shape[a] for a in free.rhs),
+        )
+        if self.dtype is None and lhs.dtype != rhs.dtype:
+            shown = f"{types.SHORT_NAMES[lhs.dtype]} and {types.SHORT_NAMES[rhs.dtype]}"
+            raise DTypeError(
+                f"dot_general: operands must have one dtype, got {shown}.",
+                advice="Convert with astype, or name preferred_element_type.",
+            )
+        return ArrayType(self.dtype or lhs.dtype, shape, lhs.weak and rhs.weak and not self.dtype)
+
+    def _check_axes(self, lhs: ArrayType, rhs: ArrayType) -> None:
+        for t, side in ((lhs, 0), (rhs, 1)):
+            if t.dtype not in types.NUMERIC:
+                raise DTypeError(f"dot_general does not accept {t}.")
+            named = (*self.contracting[side], *self.batching[side])
+            if len(set(named)) != len(named) or not all(0 <= a < t.ndim for a in named):
+                which = ("lhs", "rhs")[side]
+                raise ShapeError(
+                    f"dot_general: axes {named} of {which} {t} are out of range or named twice.",
+                    advice="An axis is a batch axis, a contracted axis or free, and only one.",
+                )
+        if any(len(a) != len(b) for a, b in (self.contracting, self.batching)):
+            raise ShapeError(
+                f"dot_general: contracted axes {self.contracting} and batch axes "
+                f"{self.batching} must come in pairs."
+            )
+
+    def free(self, lhs_ndim: int, rhs_ndim: int) -> _Free:
+        """Return the free axes of operands with so many axes."""
+        return _Free(
+            _others(lhs_ndim, self.contracting[0], self.batching[0]),
+            _others(rhs_ndim, self.contracting[1], self.batching[1]),
+        )
+
+    def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
+        lhs, rhs = arrays
+        free = self.free(lhs.ndim, rhs.ndim)
+        out = np.dtype(self.dtype or lhs.dtype)
+        wide = self.accumulates(lhs.dtype, rhs.dtype)
+        batch = [lhs.shape[a] for a in self.batching[0]]
+        rows, columns = [lhs.shape[a] for a in free.lhs], [rhs.shape[a] for a in free.rhs]
+        terms = math.prod(lhs.shape[a] for a in self.contracting[0])
+        x_order = (*self.batching[0], *free.lhs, *self.contracting[0])
+        y_order = (*self.batching[1], *self.contracting[1], *free.rhs)
+        x = lhs.astype(wide, copy=False).transpose(x_order)
+        y = rhs.astype(wide, copy=False).transpose(y_order)
+        with np.errstate(all="ignore"):
+            product = np.matmul(
+                x.reshape((*batch, math.prod(rows), terms)),
+                y.reshape((*batch, terms, math.prod(columns))),
+            )
+            return product.reshape((*batch, *rows, *columns)).astype(out, copy=False)
+
+    def accumulates(self, lhs: Any, rhs: Any) -> np.dtype:
+        """Return the type in which products of the dtypes `lhs` and `rhs` are summed."""
+        kinds = [ArrayType(d, ()) for d in (lhs, rhs, self.dtype or lhs)]
+        return accumulator(promote(*kinds)[0])
+
+    def jvp(self, out: Proxy, primals: Sequence[Proxy], tangents: Sequence[Proxy | None]) -> Any:
+        (x, y), (tx, ty) = primals, tangents
+        left = None if tx is None else bind(self, tx, y)
+        right = None if ty is None else bind(self, x, ty)
+        if left is None or right is None:
+            return right if left is None else left
+        return add(left, right)
+
+    def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
+        x, y = inputs
+        return (
+            self._pull(ct, x.type, y, 0) if isinstance(x, Linear) else None,
+            self._pull(ct, y.type, x, 1) if isinstance(y, Linear) else None,
+        )
+
+    def _pull(self, ct: Proxy, x: ArrayType, y: Proxy, side: int) -> Any:
+        """Return the cotangent of operand number `side`, of type `x`; `y` is the other operand.
+
+        It contracts the cotangent with `y` over y's free axes, which leaves the batch axes, x's
+        free axes and y's contracted axes, in that order.
+        """
+        mine, other = side, 1 - side
+        kept = self.free(*((x.ndim, type_of(y).ndim) if side == 0 else (type_of(y).ndim, x.ndim)))
+        batches = len(self.batching[0])
+        first = batches + (len(kept.lhs) if side == 0 else 0)
+        op = DotGeneral(
+            (tuple(range(first, first + len(kept[other]))), kept[other]),
+            (tuple(range(batches)), self.batching[other]),
+            x.dtype if self.dtype is not None else None,
+            self.precision,
+        )
+        # Its contracted axes come out in the order they have in y.
+        pairs = sorted(zip(self.contracting[other], self.contracting[mine], strict=True))
+        order = (*self.batching[mine], *kept[mine], *(a for _, a in pairs))
+        return transpose(bind(op, ct, y), tuple(order.index(a) for a in range(x.ndim)))
+
+    def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:
+        contracting, batching = (
+            tuple(tuple(a + f for a in axes) for axes, f in zip(pair, flags, strict=True))
+            for pair in (self.contracting, self.batching)
+        )
+        if all(flags):
+            pairs = ((0, *batching[0]), (0, *batching[1]))
+            return bind(DotGeneral(contracting, pairs, self.dtype, self.precision), *inputs)
+        out = bind(DotGeneral(contracting, batching, self.dtype, self.precision), *inputs)
+        # The batch axis is the first free axis of the operand that has it.
+        before = len(batching[0])
+        if flags[1]:
+            before += len(self.free(type_of(inputs[0]).ndim, 0).lhs)
+        return move_axis(out, before, 0)
+
+    def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
+        lhs, rhs = operands
+        wide = self.accumulates(lhs.type.dtype, rhs.type.dtype)
+        free, batches = self.free(lhs.type.ndim, rhs.type.ndim), len(self.batching[0])
+        split = batches + len(free.lhs)
+
+        def place(x: Any, side: int, own: Sequence[Any], terms: Sequence[Any]) -> Any:
+            axes = (*self.batching[side], *free[side], *self.contracting[side])
+            places = dict(zip(axes, (*index[:batches], *own, *terms), strict=True))
+            return kernel.convert(x(tuple(places[a] for a in range(x.type.ndim))), wide)
+
+        def term(terms: Sequence[Any]) -> Any:
+            x = place(lhs, 0, index[batches:split], terms)
+            y = place(rhs, 1, index[split:], terms)
+            return kernel.apply("and" if wide == types.bool_ else "mul", x, y)
+
+        extents = [lhs.type.shape[a] for a in self.contracting[0]]
+        kind = "or" if wide == types.bool_ else "add"
+        return kernel.convert(
+            kernel.reduce(kind, extents, term, wide), self.dtype or lhs.type.dtype
+        )
+
+
+def _others(ndim: int, *groups: Axes) -> Axes:
+    """Return the axes that are in none of the groups."""
+    named = {a for group in groups for a in group}
+    return tuple(a for a in range(ndim) if a not in named)
+
+
+def _mismatch(what: str, lhs: ArrayType, rhs: ArrayType, a: int, b: int) -> ShapeError:
+    paired = {"contracted": "contracted", "batch": "paired"}[what]
+    return ShapeError(
+        f"dot_general: {what} axes differ in size, {lhs.shape[a]} and {rhs.shape[b]}.",
+        advice=f"axis {a} of lhs {lhs} is {paired} with axis {b} of rhs {rhs}.",
+    )
+
+
+def dot_general(
+    lhs: Any,
+    rhs: Any,
+    dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """Return the general product; `dimension_numbers` is (contracted, batch), pairs of axes."""
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    lhs, rhs = _array(lhs), _array(rhs)
+    left, right = type_of(lhs).ndim, type_of(rhs).ndim
+    dtype = None if preferred_element_type is None else types.check_dtype(preferred_element_type)
+    if dtype is not None and dtype == type_of(lhs).dtype == type_of(rhs).dtype:
+        dtype = None
+    op = DotGeneral(
+        (_axes(lhs_contract, left), _axes(rhs_contract, right)),
+        (_axes(lhs_batch, left), _axes(rhs_batch, right)),
+        dtype,
+        None if precision is None else str(precision),
+    )
+    return bind(op, lhs, rhs)
+
+
+def _axes(axes: Any, ndim: int) -> Axes:
+    return tuple(canonical_axis(a, ndim) for a in axes)
+
+
+def _array(x: Any) -> Any:
+    return x if is_array(x) else links.as_array(x)
+
+
+def _promoted(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return the operands of a product in one dtype."""
+    x, y = _array(x), _array(y)
+    if x.type.dtype == y.type.dtype and x.type.weak == y.type.weak:
+        return x, y
+    dtype, weak = promote(x.type, y.type)
+    return convert(x, dtype, weak), convert(y, dtype, weak)
+
+
+# --- NumPy's products ---
+
+
+def dot(x: Any, y: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Return NumPy's `dot`: the last axis of `x` with the last but one of `y`."""
+    x, y = _promoted(x, y)
+    contracted: Any = ((), ())
+    if x.ndim and y.ndim:
+        contracted = ((x.ndim - 1,), (max(y.ndim - 2, 0),))
+    return dot_general(x, y, (contracted, ((), ())), precision, preferred_element_type)
+
+
+def matmul(x: Any, y: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Return the product of matrices, or of stacks of them, whose leading axes broadcast."""
+    x, y = _promoted(x, y)
+    for position, a in enumerate((x, y)):
+        if not a.ndim:
+            raise ArgumentValueError(
+                f"matmul: operand {position} needs at least one axis, got {a.type}.",
+                advice="Multiply by a number with *.",
+            )
+    x_leads, y_leads = x.shape[:-2], y.shape[:-2]
+    leads = max(len(x_leads), len(y_leads))
+    plan = _pair_leading(x_leads, y_leads, leads)
+    x, y = _without(x, plan.x_single), _without(y, plan.y_single)
+    x_matrix, y_matrix = type_of(x).ndim - 1, type_of(y).ndim - 1
+    if len(plan.x_free) + len(plan.both) < x_matrix:
+        plan.x_free.append(leads)
+    y_is_matrix = len(plan.y_free) + len(plan.both) < y_matrix
+    if y_is_matrix:
+        plan.y_free.append(leads + 1)
+    numbers = (((x_matrix,), (y_matrix - y_is_matrix,)), (plan.x_batch, plan.y_batch))
+    out = dot_general(x, y, numbers, precision, preferred_element_type)
+    order = (*plan.both, *plan.x_free, *plan.y_free)
+    return transpose(out, tuple(order.index(a) for a in sorted(order)))
+
+
+class _Leading(NamedTuple):
+    """What becomes of the leading axes of a matmul, counted in the broadcast shape."""
+
+    both: list[int]
+    x_free: list[int]
+    y_free: list[int]
+    x_batch: list[int]  # where the axes of `both` are in x, and in y
+    y_batch: list[int]
+    x_single: list[int]  # axes of length 1 that are dropped
+    y_single: list[int]
+
+
+def _pair_leading(x: Sequence[Dimension], y: Sequence[Dimension], leads: int) -> _Leading:
+    """Pair leading axes: equal ones are batch axes; beside one that is missing or 1, it is free."""
+    plan = _Leading([], [], [], [], [], [], [])
+    for i in range(leads):
+        j, k = i - (leads - len(x)), i - (leads - len(y))
+        if j < 0:
+            plan.y_free.append(i)
+        elif k < 0:
+            plan.x_free.append(i)
+        elif is_one(x[j]):
+            plan.x_single.append(j)
+            plan.y_free.append(i)
+        elif is_one(y[k]):
+            plan.y_single.append(k)
+            plan.x_free.append(i)
+        elif same_shape((x[j],), (y[k],)):
+            plan.x_batch.append(len(plan.both) + len(plan.x_free))
+            plan.y_batch.append(len(plan.both) + len(plan.y_free))
+            plan.both.append(i)
+        else:
+            raise ShapeError(f"matmul: leading axes {tuple(x)} and {tuple(y)} do not broadcast.")
+    return plan
+
+
+def _without(x: Any, axes: Sequence[int]) -> Any:
+    return squeeze(x, tuple(axes)) if axes else x
+
+
+def tensordot(
+    x: Any, y: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """Return the product summed over `axes`: a number of adjoining axes, or (axes of x, of y)."""
+    x, y = _promoted(x, y)
+    if isinstance(axes, int | np.integer):
+        if not 0 <= axes <= min(x.ndim, y.ndim):
+            raise ArgumentValueError(
+                f"tensordot: cannot sum over {axes} axes of {x.type} and {y.type}."
+            )
+        pairs: Any = (range(x.ndim - axes, x.ndim), range(axes))
+    else:
+        pairs = tuple((a,) if isinstance(a, int | np.integer) else tuple(a) for a in axes)
+    if len(pairs) != 2 or len(pairs[0]) != len(pairs[1]):
+        raise ArgumentValueError(f"tensordot: axes {axes} do not come in pairs.")
+    return dot_general(x, y, (pairs, ((), ())), precision, preferred_element_type)

@@ -1,0 +1,122 @@
+"""From a graph to a program that can be called: lowering, LLVM, and the call.
+
+A program whose shapes are all known is an `Executable`, and can be put behind a native entry.  One
+with symbolic lengths gets its extents and its results' shapes at each call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stax.array import Array, array_from_numpy
+from stax.extent import Extent
+from stax.graph import Graph
+from stax.lowering.pipeline import Lowered, generate, lower_graph
+from stax.runtime import libraries, memory
+from stax.runtime.engine import CompiledModule, compile_module, target
+from stax.runtime.entry import add_variant
+from stax.runtime.executable import Executable
+from stax.types import ArrayType
+
+# Programs that move at least this many bytes let other Python threads run meanwhile.
+RELEASE_GIL_FROM = 1 << 16
+
+
+class CompiledProgram:
+    """A compiled graph."""
+
+    def __init__(self, graph: Graph, lowered: Lowered, module: CompiledModule) -> None:
+        self.graph = graph
+        self.lowered = lowered
+        self.module = module
+        program = lowered.program
+        self.options = {
+            "arena_bytes": program.call_arena_bytes,
+            "release_gil": program.bytes_moved >= RELEASE_GIL_FROM or len(program.steps) > 8,
+        }
+        if program.symbols:
+            self._call: Any = _DynamicCall(graph, module, program.symbols, program.call_arena_bytes)
+        else:
+            self._call = Executable(module, graph.input_types, graph.output_types, **self.options)  # type: ignore[arg-type]
+
+    def run(self, values: Sequence[np.ndarray]) -> list[Array]:
+        """Run the program on arrays of its input types, captures included."""
+        results = self._call([np.ascontiguousarray(v).reshape(np.shape(v)) for v in values])
+        types = self.graph.output_types
+        if self.lowered.program.symbols:
+            types = tuple(
+                ArrayType(t.dtype, r.shape, t.weak) for t, r in zip(types, results, strict=True)
+            )
+        return list(map(array_from_numpy, results, types))
+
+    def add_to(self, entry: Any, captures: Sequence[Array], is_tuple: bool) -> None:
+        """Put the program behind a native entry; captured arrays go with it."""
+        count = len(self.graph.inputs) - len(captures)
+        if self.lowered.program.symbols:
+            return
+        add_variant(
+            entry, self.module, self.graph.input_types[:count], self.graph.output_types,
+            "tuple" if is_tuple else "array", constants=[np.asarray(c) for c in captures],
+            **self.options,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+
+class _DynamicCall:
+    """Runs a program with symbolic lengths."""
+
+    def __init__(
+        self, graph: Graph, module: CompiledModule, symbols: tuple[str, ...], arena: int
+    ) -> None:
+        self.graph = graph
+        self.module = module
+        self.symbols = symbols
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
+        self.function = prototype(module.address("program"))
+        assert not arena, "arenas of symbolic size are made by the driver"
+
+    def __call__(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        lengths = self._lengths(values)
+        outs = [
+            memory.empty(
+                tuple(e.evaluate(lengths) if isinstance(e, Extent) else e for e in t.shape), t.dtype
+            )
+            for t in self.graph.output_types
+        ]
+        pointers = [
+            (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
+            for arrays in (values, outs)
+        ]
+        extents = (ctypes.c_int64 * len(self.symbols))(*(lengths[s] for s in self.symbols))
+        status = self.function(libraries.context_address(), *pointers, extents)
+        if status:
+            raise MemoryError("a program with symbolic lengths found no memory for its temporaries")
+        return outs
+
+    def _lengths(self, values: Sequence[np.ndarray]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for t, value in zip(self.graph.input_types, values, strict=True):
+            for extent, length in zip(t.shape, value.shape, strict=True):
+                if isinstance(extent, Extent) and len(extent.terms) == 1:
+                    found[extent.symbols()[0]] = length
+        return found
+
+
+def lowered(graph: Graph) -> Lowered:
+    """Lower a graph for this machine; raises LoweringError."""
+    return generate(lower_graph(graph), target(), libraries.slot)
+
+
+def module_text(graph: Graph) -> str:
+    """Return the LLVM text of a graph."""
+    return lowered(graph).text
+
+
+def compile_graph(graph: Graph) -> CompiledProgram:
+    """Compile a graph; raises LoweringError for an op without a lowering."""
+    code = lowered(graph)
+    libraries.require(*code.slots)
+    return CompiledProgram(graph, code, compile_module(code.text, ["program"]))

@@ -1,0 +1,542 @@
+"""The LLVM IR of the native call. See dispatcher.py for what it is for.
+
+Reference counts are changed by Py_IncRef and Py_DecRef, never inline: immortal objects and the
+width of the count differ between versions of Python.
+"""
+
+TEXT = """
+; next, program, input types, outputs, extents, constants,
+; counts of inputs, outputs and constants, arena bytes, flags (1 release the GIL, 2 tuple result)
+%Variant = type { ptr, ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64, i64 }
+; type, descr, dims, nd, recycled bytes
+%Output = type { ptr, ptr, ptr, i64, i64 }
+; first variant, slow callable, array class, offsets of its type and value
+%Entry = type { ptr, ptr, ptr, i64, i64 }
+; context, PyArray_Type, PyArray_NewFromDescr, PyArray_SetBaseObject, allocate, release
+%Process = type { ptr, ptr, ptr, ptr, ptr, ptr }
+
+@stax_process = global %Process zeroinitializer
+@block_name = internal constant [11 x i8] c"stax.block\\00"
+
+declare void @Py_IncRef(ptr)
+declare void @Py_DecRef(ptr)
+declare ptr @PyType_GenericAlloc(ptr, i64)
+declare ptr @PyTuple_New(i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
+declare ptr @PyList_New(i64)
+declare i32 @PyList_SetItem(ptr, i64, ptr)
+declare ptr @PyLong_FromLong(i64)
+declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyErr_Occurred()
+declare ptr @PyErr_NoMemory()
+declare ptr @PyCapsule_New(ptr, ptr, ptr)
+declare ptr @PyCapsule_GetPointer(ptr, ptr)
+
+; Adds 1 to three doubles: the program of the trial call.
+define i32 @stax_trial(ptr %context, ptr %inputs, ptr %outputs, ptr %extents) {
+  %x = load ptr, ptr %inputs
+  %y = load ptr, ptr %outputs
+  %v = load <3 x double>, ptr %x, align 8
+  %w = fadd <3 x double> %v, <double 1.0, double 1.0, double 1.0>
+  store <3 x double> %w, ptr %y, align 8
+  ret i32 0
+}
+
+define internal void @give_back(ptr %capsule) {
+  %data = call ptr @PyCapsule_GetPointer(ptr %capsule, ptr @block_name)
+  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 5
+  %release = load ptr, ptr %release.p
+  call void %release(ptr %data)
+  ret void
+}
+
+; An ndarray in recycled memory, which a capsule gives back when it dies. Null with an error set.
+define internal ptr @new_recycled(ptr %output, i64 %bytes) noinline {
+entry:
+  %allocate.p = getelementptr %Process, ptr @stax_process, i64 0, i32 4
+  %allocate = load ptr, ptr %allocate.p
+  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 5
+  %release = load ptr, ptr %release.p
+  %data = call ptr %allocate(i64 %bytes)
+  %failed = icmp eq ptr %data, null
+  br i1 %failed, label %no.memory, label %wrap
+no.memory:
+  %ignored = call ptr @PyErr_NoMemory()
+  ret ptr null
+wrap:
+  %capsule = call ptr @PyCapsule_New(ptr %data, ptr @block_name, ptr @give_back)
+  %no.capsule = icmp eq ptr %capsule, null
+  br i1 %no.capsule, label %free, label %array
+free:
+  call void %release(ptr %data)
+  ret ptr null
+array:
+  ; NPY_ARRAY_CARRAY
+  %x = call ptr @new_ndarray(ptr %output, ptr %data, i32 1281)
+  %no.array = icmp eq ptr %x, null
+  br i1 %no.array, label %drop.capsule, label %own
+drop.capsule:
+  call void @Py_DecRef(ptr %capsule)
+  ret ptr null
+own:
+  %set.p = getelementptr %Process, ptr @stax_process, i64 0, i32 3
+  %set = load ptr, ptr %set.p
+  ; Takes the capsule, also when it fails.
+  %r = call i32 %set(ptr %x, ptr %capsule)
+  %bad = icmp ne i32 %r, 0
+  br i1 %bad, label %drop.array, label %exit
+drop.array:
+  call void @Py_DecRef(ptr %x)
+  ret ptr null
+exit:
+  ret ptr %x
+}
+
+; Over %data if it is not null, over memory of its own otherwise. Null with an error set.
+define internal ptr @new_ndarray(ptr %output, ptr %data, i32 %flags) {
+  %descr.p = getelementptr %Output, ptr %output, i64 0, i32 1
+  %descr = load ptr, ptr %descr.p
+  %dims.p = getelementptr %Output, ptr %output, i64 0, i32 2
+  %dims = load ptr, ptr %dims.p
+  %nd.p = getelementptr %Output, ptr %output, i64 0, i32 3
+  %nd = load i64, ptr %nd.p
+  %nd32 = trunc i64 %nd to i32
+  %class.p = getelementptr %Process, ptr @stax_process, i64 0, i32 1
+  %class = load ptr, ptr %class.p
+  %new.p = getelementptr %Process, ptr @stax_process, i64 0, i32 2
+  %new = load ptr, ptr %new.p
+  ; The constructor takes a reference to the dtype.
+  call void @Py_IncRef(ptr %descr)
+  %x = call ptr %new(ptr %class, ptr %descr, i32 %nd32, ptr %dims, ptr null, ptr %data, i32 %flags,
+                     ptr null)
+  ret ptr %x
+}
+
+; A fresh read-only ndarray for a result. Null with an error set.
+define internal ptr @new_result(ptr %output) {
+entry:
+  %bytes.p = getelementptr %Output, ptr %output, i64 0, i32 4
+  %bytes = load i64, ptr %bytes.p
+  %small = icmp eq i64 %bytes, 0
+  br i1 %small, label %own, label %recycled
+own:
+  %a = call ptr @new_ndarray(ptr %output, ptr null, i32 0)
+  br label %made
+recycled:
+  %b = call ptr @new_recycled(ptr %output, i64 %bytes)
+  br label %made
+made:
+  %x = phi ptr [%a, %own], [%b, %recycled]
+  %failed = icmp eq ptr %x, null
+  br i1 %failed, label %exit, label %protect
+protect:
+  %flags.p = getelementptr i8, ptr %x, i64 64
+  %flags = load i32, ptr %flags.p
+  ; all but NPY_ARRAY_WRITEABLE
+  %read.only = and i32 %flags, -1025
+  store i32 %read.only, ptr %flags.p
+  br label %exit
+exit:
+  ret ptr %x
+}
+
+define internal void @drop(ptr %objects, i64 %n) noinline {
+entry:
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %loop, label %exit
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+  %object.p = getelementptr ptr, ptr %objects, i64 %i
+  %object = load ptr, ptr %object.p
+  call void @Py_DecRef(ptr %object)
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %exit
+exit:
+  ret void
+}
+
+; Allocates the results into %objects and runs the program. Returns its status; on any status but 0
+; the results are gone. -1 with a Python error set: memory ran out, or the program left an error.
+define internal i32 @execute(ptr %variant, ptr %inputs, ptr %objects) noinline {
+entry:
+  %outputs.p = getelementptr %Variant, ptr %variant, i64 0, i32 3
+  %outputs = load ptr, ptr %outputs.p
+  %n.p = getelementptr %Variant, ptr %variant, i64 0, i32 7
+  %n = load i64, ptr %n.p
+  %arena.p = getelementptr %Variant, ptr %variant, i64 0, i32 9
+  %arena.bytes = load i64, ptr %arena.p
+  %flags.p = getelementptr %Variant, ptr %variant, i64 0, i32 10
+  %flags = load i64, ptr %flags.p
+  %slots = add i64 %n, 1
+  %pointers = alloca ptr, i64 %slots, align 16
+  %any = icmp sgt i64 %n, 0
+  br i1 %any, label %result, label %arena
+result:
+  %i = phi i64 [0, %entry], [%i.next, %stored]
+  %output = getelementptr %Output, ptr %outputs, i64 %i
+  %x = call ptr @new_result(ptr %output)
+  %failed = icmp eq ptr %x, null
+  br i1 %failed, label %drop.some, label %stored
+drop.some:
+  call void @drop(ptr %objects, i64 %i)
+  ret i32 -1
+stored:
+  %object.p = getelementptr ptr, ptr %objects, i64 %i
+  store ptr %x, ptr %object.p
+  %data.p = getelementptr i8, ptr %x, i64 16
+  %data = load ptr, ptr %data.p
+  %pointer.p = getelementptr ptr, ptr %pointers, i64 %i
+  store ptr %data, ptr %pointer.p
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %n
+  br i1 %more, label %result, label %arena
+
+arena:
+  %large = icmp ugt i64 %arena.bytes, 16384
+  %on.stack = select i1 %large, i64 0, i64 %arena.bytes
+  %stack = alloca i8, i64 %on.stack, align 64
+  br i1 %large, label %arena.allocate, label %run
+arena.allocate:
+  %allocate.p = getelementptr %Process, ptr @stax_process, i64 0, i32 4
+  %allocate = load ptr, ptr %allocate.p
+  %heap = call ptr %allocate(i64 %arena.bytes)
+  %no.arena = icmp eq ptr %heap, null
+  br i1 %no.arena, label %no.memory, label %run
+no.memory:
+  call void @drop(ptr %objects, i64 %n)
+  %ignored = call ptr @PyErr_NoMemory()
+  ret i32 -1
+
+run:
+  %arena.data = phi ptr [%stack, %arena], [%heap, %arena.allocate]
+  %arena.slot = getelementptr ptr, ptr %pointers, i64 %n
+  store ptr %arena.data, ptr %arena.slot
+  %program.p = getelementptr %Variant, ptr %variant, i64 0, i32 1
+  %program = load ptr, ptr %program.p
+  %extents.p = getelementptr %Variant, ptr %variant, i64 0, i32 4
+  %extents = load ptr, ptr %extents.p
+  %context = load ptr, ptr @stax_process
+  %release.flag = and i64 %flags, 1
+  %releases = icmp ne i64 %release.flag, 0
+  br i1 %releases, label %without.gil, label %with.gil
+with.gil:
+  %status.a = call i32 %program(ptr %context, ptr %inputs, ptr %pointers, ptr %extents)
+  br label %ran
+without.gil:
+  %thread = call ptr @PyEval_SaveThread()
+  %status.b = call i32 %program(ptr %context, ptr %inputs, ptr %pointers, ptr %extents)
+  call void @PyEval_RestoreThread(ptr %thread)
+  br label %ran
+ran:
+  %status = phi i32 [%status.a, %with.gil], [%status.b, %without.gil]
+  br i1 %large, label %arena.release, label %check
+arena.release:
+  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 5
+  %release = load ptr, ptr %release.p
+  call void %release(ptr %arena.data)
+  br label %check
+check:
+  %ok = icmp eq i32 %status, 0
+  br i1 %ok, label %exit, label %drop.all
+drop.all:
+  call void @drop(ptr %objects, i64 %n)
+  br label %exit
+exit:
+  ret i32 %status
+}
+
+; The addresses of the data of %values, and after them those of the variant's constants.
+define internal void @fill_inputs(ptr %variant, ptr %values, ptr %inputs, i64 %n) {
+entry:
+  %n.constants.p = getelementptr %Variant, ptr %variant, i64 0, i32 8
+  %n.constants = load i64, ptr %n.constants.p
+  %constants.p = getelementptr %Variant, ptr %variant, i64 0, i32 5
+  %constants = load ptr, ptr %constants.p
+  %n.all = add i64 %n, %n.constants
+  %any = icmp sgt i64 %n.all, 0
+  br i1 %any, label %loop, label %exit
+loop:
+  %i = phi i64 [0, %entry], [%next, %store]
+  %is.value = icmp slt i64 %i, %n
+  br i1 %is.value, label %value, label %constant
+value:
+  %value.p = getelementptr ptr, ptr %values, i64 %i
+  %object = load ptr, ptr %value.p
+  %data.p = getelementptr i8, ptr %object, i64 16
+  br label %store
+constant:
+  %number = sub i64 %i, %n
+  %constant.p = getelementptr ptr, ptr %constants, i64 %number
+  br label %store
+store:
+  %source = phi ptr [%data.p, %value], [%constant.p, %constant]
+  %data = load ptr, ptr %source
+  %input.p = getelementptr ptr, ptr %inputs, i64 %i
+  store ptr %data, ptr %input.p
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n.all
+  br i1 %more, label %loop, label %exit
+exit:
+  ret void
+}
+
+; An array around result number %i; takes the ndarray. Null with an error set.
+define internal ptr @wrap(ptr %entry.table, ptr %variant, ptr %objects, i64 %i) {
+entry:
+  %object.p = getelementptr ptr, ptr %objects, i64 %i
+  %object = load ptr, ptr %object.p
+  %class.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 2
+  %class = load ptr, ptr %class.p
+  %x = call ptr @PyType_GenericAlloc(ptr %class, i64 0)
+  %failed = icmp eq ptr %x, null
+  br i1 %failed, label %drop, label %fill
+drop:
+  call void @Py_DecRef(ptr %object)
+  ret ptr null
+fill:
+  %outputs.p = getelementptr %Variant, ptr %variant, i64 0, i32 3
+  %outputs = load ptr, ptr %outputs.p
+  %output = getelementptr %Output, ptr %outputs, i64 %i
+  %type = load ptr, ptr %output
+  call void @Py_IncRef(ptr %type)
+  %type.o.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 3
+  %type.o = load i64, ptr %type.o.p
+  %type.p = getelementptr i8, ptr %x, i64 %type.o
+  store ptr %type, ptr %type.p
+  %value.o.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 4
+  %value.o = load i64, ptr %value.o.p
+  %value.p = getelementptr i8, ptr %x, i64 %value.o
+  store ptr %object, ptr %value.p
+  ret ptr %x
+}
+
+; All results as a tuple of arrays; takes the ndarrays. Null with an error set.
+define internal ptr @wrap_all(ptr %entry.table, ptr %variant, ptr %objects) {
+entry:
+  %n.p = getelementptr %Variant, ptr %variant, i64 0, i32 7
+  %n = load i64, ptr %n.p
+  %tuple = call ptr @PyTuple_New(i64 %n)
+  %failed = icmp eq ptr %tuple, null
+  br i1 %failed, label %drop.all, label %begin
+drop.all:
+  call void @drop(ptr %objects, i64 %n)
+  ret ptr null
+begin:
+  %any = icmp sgt i64 %n, 0
+  br i1 %any, label %loop, label %exit
+loop:
+  %i = phi i64 [0, %begin], [%next, %set]
+  %x = call ptr @wrap(ptr %entry.table, ptr %variant, ptr %objects, i64 %i)
+  %next = add i64 %i, 1
+  %bad = icmp eq ptr %x, null
+  br i1 %bad, label %drop.rest, label %set
+drop.rest:
+  %rest = getelementptr ptr, ptr %objects, i64 %next
+  %n.rest = sub i64 %n, %next
+  call void @drop(ptr %rest, i64 %n.rest)
+  call void @Py_DecRef(ptr %tuple)
+  ret ptr null
+set:
+  %r = call i32 @PyTuple_SetItem(ptr %tuple, i64 %i, ptr %x)
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %exit
+exit:
+  ret ptr %tuple
+}
+
+; Whether the arguments are live arrays of the variant's types. On success %values holds their
+; ndarrays.
+define internal i1 @matches(ptr %entry.table, ptr %variant, ptr %args, i64 %n, ptr %values) {
+entry:
+  %n.p = getelementptr %Variant, ptr %variant, i64 0, i32 6
+  %n.inputs = load i64, ptr %n.p
+  %same.n = icmp eq i64 %n.inputs, %n
+  br i1 %same.n, label %counted, label %no
+counted:
+  %types.p = getelementptr %Variant, ptr %variant, i64 0, i32 2
+  %types = load ptr, ptr %types.p
+  %class.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 2
+  %class = load ptr, ptr %class.p
+  %type.o.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 3
+  %type.o = load i64, ptr %type.o.p
+  %value.o.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 4
+  %value.o = load i64, ptr %value.o.p
+  %ndarray.p = getelementptr %Process, ptr @stax_process, i64 0, i32 1
+  %ndarray = load ptr, ptr %ndarray.p
+  %any = icmp sgt i64 %n, 0
+  br i1 %any, label %loop, label %yes
+loop:
+  %i = phi i64 [0, %counted], [%next, %right.array]
+  %x.p = getelementptr ptr, ptr %args, i64 %i
+  %x = load ptr, ptr %x.p
+  %x.class.p = getelementptr i8, ptr %x, i64 8
+  %x.class = load ptr, ptr %x.class.p
+  %right.class = icmp eq ptr %x.class, %class
+  br i1 %right.class, label %typed, label %no
+typed:
+  %type.p = getelementptr i8, ptr %x, i64 %type.o
+  %type = load ptr, ptr %type.p
+  %wanted.p = getelementptr ptr, ptr %types, i64 %i
+  %wanted = load ptr, ptr %wanted.p
+  %right.type = icmp eq ptr %type, %wanted
+  br i1 %right.type, label %valued, label %no
+valued:
+  %value.p = getelementptr i8, ptr %x, i64 %value.o
+  %value = load ptr, ptr %value.p
+  %unset = icmp eq ptr %value, null
+  br i1 %unset, label %no, label %present
+present:
+  %value.class.p = getelementptr i8, ptr %value, i64 8
+  %value.class = load ptr, ptr %value.class.p
+  %right.value = icmp eq ptr %value.class, %ndarray
+  br i1 %right.value, label %right.array, label %no
+right.array:
+  %held.p = getelementptr ptr, ptr %values, i64 %i
+  store ptr %value, ptr %held.p
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %yes
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+
+; Without the GIL another thread may delete an input, so the call holds its ndarray.
+define internal void @hold(ptr %values, i64 %n) noinline {
+entry:
+  %some = icmp sgt i64 %n, 0
+  br i1 %some, label %loop, label %exit
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+  %value.p = getelementptr ptr, ptr %values, i64 %i
+  %value = load ptr, ptr %value.p
+  call void @Py_IncRef(ptr %value)
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %exit
+exit:
+  ret void
+}
+
+; PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n), over arrays.
+define ptr @stax_call_arrays(ptr %self, ptr %args, i64 %n) {
+entry:
+  %table.p = getelementptr i8, ptr %self, i64 16
+  %table = load ptr, ptr %table.p
+  %values = alloca ptr, i64 %n, align 16
+  %first = load ptr, ptr %table
+  br label %variant
+variant:
+  %v = phi ptr [%first, %entry], [%v.next, %miss]
+  %end = icmp eq ptr %v, null
+  br i1 %end, label %slow, label %try
+try:
+  %hit = call i1 @matches(ptr %table, ptr %v, ptr %args, i64 %n, ptr %values)
+  br i1 %hit, label %found, label %miss
+miss:
+  %v.next = load ptr, ptr %v
+  br label %variant
+slow:
+  %slow.p = getelementptr %Entry, ptr %table, i64 0, i32 1
+  %callable = load ptr, ptr %slow.p
+  %answer = call ptr @PyObject_Vectorcall(ptr %callable, ptr %args, i64 %n, ptr null)
+  ret ptr %answer
+
+found:
+  %n.constants.p = getelementptr %Variant, ptr %v, i64 0, i32 8
+  %n.constants = load i64, ptr %n.constants.p
+  %n.all = add i64 %n, %n.constants
+  %inputs = alloca ptr, i64 %n.all, align 16
+  call void @fill_inputs(ptr %v, ptr %values, ptr %inputs, i64 %n)
+  %n.outputs.p = getelementptr %Variant, ptr %v, i64 0, i32 7
+  %n.outputs = load i64, ptr %n.outputs.p
+  %objects = alloca ptr, i64 %n.outputs, align 16
+  %flags.p = getelementptr %Variant, ptr %v, i64 0, i32 10
+  %flags = load i64, ptr %flags.p
+  %release.flag = and i64 %flags, 1
+  %holds = icmp ne i64 %release.flag, 0
+  br i1 %holds, label %held, label %plain
+plain:
+  %status.a = call i32 @execute(ptr %v, ptr %inputs, ptr %objects)
+  br label %ran
+held:
+  call void @hold(ptr %values, i64 %n)
+  %status.b = call i32 @execute(ptr %v, ptr %inputs, ptr %objects)
+  call void @drop(ptr %values, i64 %n)
+  br label %ran
+ran:
+  %status = phi i32 [%status.a, %plain], [%status.b, %held]
+  %ok = icmp eq i32 %status, 0
+  br i1 %ok, label %wrap, label %failed
+failed:
+  %error = call ptr @PyErr_Occurred()
+  %no.error = icmp eq ptr %error, null
+  br i1 %no.error, label %slow, label %raise
+raise:
+  ret ptr null
+wrap:
+  %tuple.flag = and i64 %flags, 2
+  %as.tuple = icmp ne i64 %tuple.flag, 0
+  br i1 %as.tuple, label %tuple, label %single
+tuple:
+  %all = call ptr @wrap_all(ptr %table, ptr %v, ptr %objects)
+  ret ptr %all
+single:
+  %one = call ptr @wrap(ptr %table, ptr %v, ptr %objects, i64 0)
+  ret ptr %one
+}
+
+; PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n), over exact ndarrays whose
+; number and types the caller vouches for. A list of ndarrays, or the status as an int.
+define ptr @stax_call_ndarrays(ptr %self, ptr %args, i64 %n) {
+entry:
+  %table.p = getelementptr i8, ptr %self, i64 16
+  %table = load ptr, ptr %table.p
+  %v = load ptr, ptr %table
+  %n.constants.p = getelementptr %Variant, ptr %v, i64 0, i32 8
+  %n.constants = load i64, ptr %n.constants.p
+  %n.all = add i64 %n, %n.constants
+  %inputs = alloca ptr, i64 %n.all, align 16
+  %n.outputs.p = getelementptr %Variant, ptr %v, i64 0, i32 7
+  %n.outputs = load i64, ptr %n.outputs.p
+  %objects = alloca ptr, i64 %n.outputs, align 16
+  call void @fill_inputs(ptr %v, ptr %args, ptr %inputs, i64 %n)
+  %status = call i32 @execute(ptr %v, ptr %inputs, ptr %objects)
+  %ok = icmp eq i32 %status, 0
+  br i1 %ok, label %collect, label %failed
+failed:
+  %error = call ptr @PyErr_Occurred()
+  %no.error = icmp eq ptr %error, null
+  br i1 %no.error, label %report, label %raise
+report:
+  %status.wide = sext i32 %status to i64
+  %number = call ptr @PyLong_FromLong(i64 %status.wide)
+  ret ptr %number
+raise:
+  ret ptr null
+collect:
+  %list = call ptr @PyList_New(i64 %n.outputs)
+  %no.list = icmp eq ptr %list, null
+  br i1 %no.list, label %drop.all, label %fill.begin
+drop.all:
+  call void @drop(ptr %objects, i64 %n.outputs)
+  ret ptr null
+fill.begin:
+  %any = icmp sgt i64 %n.outputs, 0
+  br i1 %any, label %fill, label %exit
+fill:
+  %j = phi i64 [0, %fill.begin], [%j.next, %fill]
+  %object.p = getelementptr ptr, ptr %objects, i64 %j
+  %object = load ptr, ptr %object.p
+  %r = call i32 @PyList_SetItem(ptr %list, i64 %j, ptr %object)
+  %j.next = add i64 %j, 1
+  %j.more = icmp slt i64 %j.next, %n.outputs
+  br i1 %j.more, label %fill, label %exit
+exit:
+  ret ptr %list
+}
+"""

@@ -1,0 +1,140 @@
+"""The entry of a jitted function: from positional arrays to results without Python in between.
+
+The one idea: an entry is a chain of compiled variants in front of a slow callable. A call whose
+arguments are all live arrays of a variant's exact types runs that variant's program at once; every
+other call (other types, other classes, a deleted array, a program that reports failure) goes to the
+slow callable with the same arguments, which compiles, converts or raises, and may add a variant.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from stax.runtime import dispatcher
+from stax.runtime.dispatcher import EntryTable, Program, Variant
+from stax.runtime.engine import CompiledModule
+from stax.runtime.executable import ndarray_call
+
+OutputForm = Literal["array", "tuple"]
+
+
+class EntryLike(Protocol):
+    """What both kinds of entry offer: `call` takes positional arguments only."""
+
+    call: Callable[..., Any]
+
+    def add_program(self, program: Program) -> None: ...
+
+
+class Entry:
+    """The native entry. `call` is a builtin function; it keeps everything it needs alive."""
+
+    def __init__(self, slow: Callable[..., Any], array_class: type) -> None:
+        self._variants: list[Variant] = []
+        self._table = EntryTable(
+            slow=id(slow),
+            array_class=id(array_class),
+            type_offset=dispatcher.slot_offset(array_class, "type"),
+            value_offset=dispatcher.slot_offset(array_class, "_value"),
+        )
+        self._table.owner = (slow, array_class, self._variants)
+        self.call: Callable[..., Any] = dispatcher.array_function(self._table)
+
+    def add_program(self, program: Program) -> None:
+        """Put a variant at the end of the chain. Running calls are not disturbed: the chain only
+        ever grows, by one pointer written when the variant is complete."""
+        variant = Variant(program)
+        link = self._variants[-1].table if self._variants else self._table
+        self._variants.append(variant)
+        address = ctypes.addressof(variant.table)
+        if isinstance(link, EntryTable):
+            link.first = address
+        else:
+            link.next = address
+
+
+class PythonEntry:
+    """The same entry in Python, for interpreters where the native one does not work."""
+
+    def __init__(self, slow: Callable[..., Any], array_class: type) -> None:
+        self._slow = slow
+        self._class: Any = array_class
+        self._type, self._value = array_class.__dict__["type"], array_class.__dict__["_value"]
+        self._variants: list[tuple[Program, Callable[..., Any]]] = []
+        self.call: Callable[..., Any] = self._call
+
+    def add_program(self, program: Program) -> None:
+        self._variants.append((program, ndarray_call(Variant(program))))
+
+    def _call(self, *arguments: Any) -> Any:
+        for program, run in self._variants:
+            values = self._match(program, arguments)
+            if values is not None:
+                results = run(*values)
+                if type(results) is int:
+                    break
+                arrays = tuple(map(self._wrap, program.output_types, results))
+                return arrays if program.tuple_result else arrays[0]
+        return self._slow(*arguments)
+
+    def _match(self, program: Program, arguments: tuple[Any, ...]) -> list[np.ndarray] | None:
+        if len(arguments) != len(program.input_types):
+            return None
+        values = []
+        for x, wanted in zip(arguments, program.input_types, strict=True):
+            if type(x) is not self._class or x.type is not wanted:
+                return None
+            value = x._value
+            if type(value) is not np.ndarray:
+                return None
+            values.append(value)
+        return values
+
+    def _wrap(self, output_type: Any, value: np.ndarray) -> Any:
+        # Through the slots' descriptors: the class may refuse ordinary assignment.
+        array = self._class.__new__(self._class)
+        self._type.__set__(array, output_type)
+        self._value.__set__(array, value)
+        return array
+
+
+def make_entry(slow: Callable[..., Any], array_class: type) -> EntryLike:
+    """The fastest entry that works here. `array_class` has slots `type` and `_value`."""
+    kind = Entry if dispatcher.available() else PythonEntry
+    return kind(slow, array_class)
+
+
+def add_variant(
+    entry: EntryLike,
+    program: int | CompiledModule,
+    input_types: Sequence[Any],
+    output_types: Sequence[Any],
+    output_form: OutputForm,
+    *,
+    name: str = "program",
+    extents: Sequence[int] = (),
+    constants: Sequence[np.ndarray] = (),
+    arena_bytes: int = 0,
+    release_gil: bool = False,
+) -> None:
+    """Add a compiled program to an entry. Types are compared by identity; see Executable for the
+    other arguments."""
+    if output_form == "array" and len(output_types) != 1:
+        raise ValueError(f"output form 'array' is for one result, got {len(output_types)}")
+    entry.add_program(
+        Program.of(
+            program,
+            input_types,
+            output_types,
+            name=name,
+            extents=extents,
+            constants=constants,
+            arena_bytes=arena_bytes,
+            tuple_result=output_form == "tuple",
+            release_gil=release_gil,
+        )
+    )

@@ -1,0 +1,151 @@
+"""A compiled program as a Python callable over NumPy arrays.
+
+The one idea: check the inputs, then one native call allocates results, runs the program and returns
+them. A call owns its arena and its results, so one Executable may run in several threads at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stax.runtime import dispatcher, libraries, memory
+from stax.runtime.dispatcher import Program, Variant
+from stax.runtime.engine import CompiledModule
+from stax.runtime.polling import OK, PYTHON_EXCEPTION
+
+# Held throughout, unlike CFUNCTYPE's: a program that polled leaves its exception to this thread.
+_PROGRAM = ctypes.PYFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+)
+
+
+class ProgramError(RuntimeError):
+    """A program ended with a status of its own; `status` tells which."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(
+            f"a compiled program ended with status {status} (0 is success). The code that built "
+            f"the program knows what this status stands for"
+        )
+        self.status = status
+
+
+class Executable:
+    """Runs `program` on ndarrays.
+
+    `input_types` and `output_types` are objects with `dtype` and `shape`. `constants` are arrays
+    handed to the program after the inputs. With `arena_bytes` the program finds scratch memory,
+    64-byte aligned and private to the call, at outputs[number of outputs]. `release_gil` lets other
+    Python threads run meanwhile: for programs that take longer than about 10 microseconds.
+    Results are fresh read-only arrays.
+    """
+
+    __slots__ = ("_call", "_dtypes", "_shapes", "_variant", "program")
+
+    def __init__(
+        self,
+        program: int | CompiledModule,
+        input_types: Sequence[Any],
+        output_types: Sequence[Any],
+        *,
+        name: str = "program",
+        extents: Sequence[int] = (),
+        constants: Sequence[np.ndarray] = (),
+        arena_bytes: int = 0,
+        release_gil: bool = False,
+    ) -> None:
+        self.program = Program.of(
+            program,
+            input_types,
+            output_types,
+            name=name,
+            extents=extents,
+            constants=constants,
+            arena_bytes=arena_bytes,
+            release_gil=release_gil,
+        )
+        self._dtypes = tuple(t.dtype for t in input_types)
+        self._shapes = tuple(tuple(t.shape) for t in input_types)
+        self._variant = Variant(self.program)
+        self._call = ndarray_call(self._variant)
+
+    def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The program's results. Raises TypeError for inputs of other types, ProgramError when the
+        program ends with a status, and whatever exception the program left."""
+        if len(inputs) != len(self._dtypes):
+            self._refuse_count(inputs)
+        for x, dtype, shape in zip(inputs, self._dtypes, self._shapes, strict=True):
+            if (
+                type(x) is not np.ndarray
+                or x.shape != shape
+                or (x.dtype is not dtype and x.dtype != dtype)
+                or not x.flags.c_contiguous
+            ):
+                self._refuse(inputs)
+        results = self._call(*inputs)
+        if type(results) is int:
+            raise ProgramError(results)
+        return results
+
+    def _refuse_count(self, inputs: Sequence[np.ndarray]) -> None:
+        raise TypeError(f"this program takes {len(self._dtypes)} arrays, got {len(inputs)}")
+
+    def _refuse(self, inputs: Sequence[np.ndarray]) -> None:
+        wanted = ", ".join(map(_describe, self._dtypes, self._shapes))
+        given = ", ".join(
+            _describe(x.dtype, x.shape) + ("" if x.flags.c_contiguous else " (strided)")
+            if type(x) is np.ndarray
+            else type(x).__name__
+            for x in inputs
+        )
+        raise TypeError(
+            f"a compiled program takes C-contiguous numpy.ndarray inputs ({wanted}), got "
+            f"({given}); convert them with numpy.ascontiguousarray or compile for these types"
+        )
+
+
+def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:
+    return f"{dtype.name}[{','.join(map(str, shape))}]"
+
+
+def ndarray_call(variant: Variant) -> Callable[..., Any]:
+    """`f(*ndarrays)` running `variant`: a list of results, or the program's status as an int."""
+    if dispatcher.available():
+        return dispatcher.ndarray_function(variant)
+    return _PythonCall(variant)
+
+
+class _PythonCall:
+    """The native call in Python, for interpreters whose objects are laid out otherwise."""
+
+    def __init__(self, variant: Variant) -> None:
+        self._program = variant.program
+        self._function = _PROGRAM(variant.program.address)
+        self._constants = [c.ctypes.data for c in variant.program.constants]
+        self._extents = (ctypes.c_int64 * max(1, len(self._program.extents)))(
+            *self._program.extents
+        )
+
+    def __call__(self, *inputs: np.ndarray) -> Any:
+        program = self._program
+        results = [memory.empty(tuple(t.shape), t.dtype) for t in program.output_types]
+        arena = memory.Arena(program.arena_bytes) if program.arena_bytes else None
+        sources = [x.ctypes.data for x in inputs] + self._constants
+        targets = [x.ctypes.data for x in results] + [arena.address if arena else 0]
+        status = self._function(
+            libraries.context_address(),
+            (ctypes.c_void_p * len(sources))(*sources),
+            (ctypes.c_void_p * len(targets))(*targets),
+            self._extents,
+        )
+        if status == PYTHON_EXCEPTION:
+            raise SystemError("a compiled program reported an exception but left none")
+        if status != OK:
+            return status
+        for x in results:
+            x.flags.writeable = False
+        return results

@@ -1,0 +1,168 @@
+"""The context table: how generated code reaches what lies outside it.
+
+The one idea: object code holds slot numbers, never addresses. A program gets the table as its first
+argument and loads the addresses of the pool, the allocator, BLAS and LAPACK from it, so its object
+code means the same in every process. Slot numbers are fixed by the order of `_SLOTS`, which may
+only grow at its end. `require` fills a slot when the first program that needs it is loaded: BLAS
+costs nothing to those who do not use it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.machinery
+import importlib.util
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import scipy
+
+from stax.runtime import memory, polling, threads
+from stax.runtime.once import once
+from stax.runtime.products import Products
+
+_RUNTIME = ("parallel_for", "allocate", "release", "poll", "blas_begin", "blas_end")
+# Drivers over the pool (see products.py) and the BLAS routine each one calls.
+_GEMM = {"gemm_f32": "sgemm", "gemm_f64": "dgemm", "gemm_c64": "cgemm", "gemm_c128": "zgemm"}
+_BLAS = (
+    *(kind + name for name in ("gemm", "gemv", "trsm") for kind in "sdcz"),
+    *("ssyrk", "dsyrk", "cherk", "zherk"),
+)
+_LAPACK_ROUTINES = (
+    "potrf", "potrs", "getrf", "getrs", "gesv", "trtrs", "geqrf", "gesdd", "geev",
+)  # fmt: skip
+_LAPACK = (
+    *(kind + name for name in _LAPACK_ROUTINES for kind in "sdcz"),
+    *("sorgqr", "dorgqr", "cungqr", "zungqr", "ssyevd", "dsyevd", "cheevd", "zheevd"),
+)
+
+_SLOTS = (*_RUNTIME, *_GEMM, *_BLAS, *_LAPACK)
+_NUMBERS = {name: number for number, name in enumerate(_SLOTS)}
+_CAPACITY = 512
+
+_table = (ctypes.c_void_p * _CAPACITY)()
+_lock = threading.RLock()
+
+
+def context_address() -> int:
+    """The address of the table, the same for the life of the process."""
+    return ctypes.addressof(_table)
+
+
+def slot(name: str) -> int:
+    """The number of a slot, the same in every process."""
+    if name not in _NUMBERS:
+        raise KeyError(f"the context table has no slot {name!r}; it has {', '.join(_SLOTS)}")
+    return _NUMBERS[name]
+
+
+def require(*names: str) -> None:
+    """Fill the slots a program uses; call it before the program runs."""
+    for name in names:
+        number = slot(name)
+        if not _table[number]:
+            with _lock:
+                _table[number] = _find(name)
+
+
+def _find(name: str) -> int:
+    if name in _GEMM:
+        return _products().connect(name.removeprefix("gemm_"), _routine(_GEMM[name]))
+    if name in _FINDERS:
+        return _FINDERS[name]()
+    return _routine(name)
+
+
+def _routine(name: str) -> int:
+    """The address of a BLAS or LAPACK routine: Fortran order and calling convention, every argument
+    a pointer, integers 32 bits."""
+    extension = "cython_blas" if name in _BLAS else "cython_lapack"
+    capsule = _extension(extension).__pyx_capi__[name]
+    address = _capsule_pointer(capsule, _capsule_name(capsule))
+    if not address:
+        raise RuntimeError(f"scipy.linalg.{extension} exports {name} without an address")
+    return int(address)
+
+
+# Prototypes of our own: the attributes of ctypes.pythonapi are shared with every other library.
+_capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
+    ("PyCapsule_GetName", ctypes.pythonapi)
+)
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+@functools.cache
+def _extension(name: str) -> ModuleType:
+    # Loading the extension alone takes 3 ms; importing the package around it takes 150. It is the
+    # same module: `import scipy.linalg.cython_blas` finds it afterwards.
+    folder = str(Path(scipy.__file__).parent / "linalg")
+    loader = importlib.machinery.ExtensionFileLoader
+    finder = importlib.machinery.FileFinder(
+        folder, (loader, importlib.machinery.EXTENSION_SUFFIXES)
+    )
+    spec = finder.find_spec(name)
+    if spec is None or spec.loader is None:
+        return importlib.import_module(f"scipy.linalg.{name}")
+    try:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    except ImportError:
+        return importlib.import_module(f"scipy.linalg.{name}")
+    return module
+
+
+@once
+def _thread_control() -> tuple[int, int] | None:
+    """The addresses of `int get()` and `void set(int)` for BLAS's thread count, if it has them."""
+    _extension("cython_blas")
+    root = Path(scipy.__file__).parent
+    bundled = (*root.parent.glob("scipy.libs/*openblas*"), *root.glob(".dylibs/*openblas*"))
+    for path in bundled:
+        library = ctypes.CDLL(str(path))
+        for prefix in ("scipy_openblas", "openblas"):
+            get = getattr(library, f"{prefix}_get_num_threads", None)
+            put = getattr(library, f"{prefix}_set_num_threads", None)
+            if get is not None and put is not None:
+                return _function_address(get), _function_address(put)
+    return None
+
+
+def _function_address(function: object) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+
+
+@once
+def _products() -> Products:
+    return Products(threads.parallel_for_address(), threads.num_threads(), _thread_control())
+
+
+_FINDERS: dict[str, Callable[[], int]] = {
+    "parallel_for": threads.parallel_for_address,
+    "allocate": memory.allocate_address,
+    "release": memory.release_address,
+    "poll": polling.poll_address,
+    "blas_begin": lambda: _products().address("stax_blas_begin"),
+    "blas_end": lambda: _products().address("stax_blas_end"),
+}
+
+
+def blas_num_threads() -> int | None:
+    """BLAS's own thread count; None where the library does not say."""
+    control = _thread_control()
+    return None if control is None else int(ctypes.CFUNCTYPE(ctypes.c_int)(control[0])())
+
+
+def set_blas_num_threads(count: int) -> bool:
+    """Set BLAS's own thread count; False where the library has no way to."""
+    if count < 1:
+        raise ValueError(f"a thread count is at least 1, got {count}")
+    control = _thread_control()
+    if control is None:
+        return False
+    ctypes.CFUNCTYPE(None, ctypes.c_int)(control[1])(count)
+    return True

@@ -1,0 +1,378 @@
+"""Types of values: element types, array types, and how they go together.
+
+A dtype is a NumPy dtype (bfloat16 is ml_dtypes'), or one of the two extended kinds: a typed random
+key (`key<fry>`) and `float0`, the tangent type of integers.  An `ArrayType` is a dtype, a shape and
+the weak flag; array types are interned, so identity is equality.  Promotion is JAX's lattice with
+weak Python scalars (https://docs.jax.dev/en/latest/type_promotion.html).
+
+    >>> ArrayType(np.dtype("float32"), (8, 128))
+    f32[8,128]
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
+
+import ml_dtypes
+import numpy as np
+
+from stax.config import config
+from stax.errors import ArgumentError, DTypeError, ShapeError
+from stax.extent import Dimension, Extent, product
+
+bool_ = np.dtype(np.bool_)
+int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+float16, float32, float64 = (np.dtype(f"float{n}") for n in (16, 32, 64))
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+complex64, complex128 = np.dtype(np.complex64), np.dtype(np.complex128)
+float0 = np.dtype([("float0", np.void, 0)])
+
+Shape: TypeAlias = tuple[Dimension, ...]
+
+
+class KeyType:
+    """The dtype of typed random keys of one generator; each key is two uint32 words."""
+
+    __slots__ = ("implementation", "words")
+    kind = "K"
+    itemsize = 8
+
+    def __init__(self, implementation: str, words: int) -> None:
+        self.implementation = implementation
+        self.words = words
+
+    @property
+    def name(self) -> str:
+        return f"key<{self.implementation}>"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+key_fry = KeyType("fry", 2)
+
+SHORT_NAMES: dict[Any, str] = {
+    bool_: "bool", int8: "i8", int16: "i16", int32: "i32", int64: "i64",
+    uint8: "u8", uint16: "u16", uint32: "u32", uint64: "u64",
+    bfloat16: "bf16", float16: "f16", float32: "f32", float64: "f64",
+    complex64: "c64", complex128: "c128", float0: "float0", key_fry: "key<fry>",
+}  # fmt: skip
+NUMERIC = tuple(d for d in SHORT_NAMES if d not in (float0, key_fry))
+
+
+# --- kinds of dtypes ---
+
+
+def is_float(dtype: Any) -> bool:
+    """Say whether `dtype` is a real floating type (bfloat16 included)."""
+    return dtype.kind == "f" or dtype == bfloat16
+
+
+def is_complex(dtype: Any) -> bool:
+    """Say whether `dtype` is complex."""
+    return bool(dtype.kind == "c")
+
+
+def is_inexact(dtype: Any) -> bool:
+    """Say whether `dtype` is floating or complex: the types that have derivatives."""
+    return is_float(dtype) or is_complex(dtype)
+
+
+def is_integer(dtype: Any) -> bool:
+    """Say whether `dtype` is a signed or unsigned integer."""
+    return dtype.kind in "iu"
+
+
+def is_bool(dtype: Any) -> bool:
+    """Say whether `dtype` is bool."""
+    return bool(dtype == bool_)
+
+
+def accumulator(dtype: np.dtype) -> np.dtype:
+    """Return the type in which sums and products of `dtype` accumulate."""
+    return float32 if dtype in (float16, bfloat16) else dtype
+
+
+def real_part(dtype: np.dtype) -> np.dtype:
+    """Return the type of the real part of `dtype`."""
+    return {complex64: float32, complex128: float64}.get(dtype, dtype)
+
+
+def check_dtype(dtype: Any) -> Any:
+    """Return `dtype` as one of the supported dtypes, as given (64-bit stays 64-bit).
+
+    Raises DTypeError for strings, objects, dates and whatever else NumPy has beyond them.
+    """
+    if isinstance(dtype, KeyType):
+        return dtype
+    if dtype is float:
+        return float_dtype()
+    if dtype is int:
+        return int_dtype()
+    if dtype is complex:
+        return complex_dtype()
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        raise DTypeError(f"{dtype!r} is not a dtype.", advice=_DTYPES_ADVICE) from None
+    native = found.newbyteorder("=") if found.byteorder in "<>" else found
+    if native not in SHORT_NAMES:
+        raise DTypeError(f"arrays of dtype {found} are not supported.", advice=_DTYPES_ADVICE)
+    return native
+
+
+_DTYPES_ADVICE = "Supported are " + ", ".join(
+    str(d) for d in (*NUMERIC, "float0 and typed random keys.")
+)
+
+
+def int_dtype() -> np.dtype:
+    """Return the default integer type: int32, or int64 with enable_x64."""
+    return int64 if config.enable_x64 else int32
+
+
+def float_dtype() -> np.dtype:
+    """Return the default floating type: float32, or float64 with enable_x64."""
+    return float64 if config.enable_x64 else float32
+
+
+def complex_dtype() -> np.dtype:
+    """Return the default complex type: complex64, or complex128 with enable_x64."""
+    return complex128 if config.enable_x64 else complex64
+
+
+_NARROW = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
+
+
+def canonical_dtype(dtype: Any) -> Any:
+    """Return the type under which a NumPy value of `dtype` enters a program.
+
+    Without enable_x64, 64-bit values become 32-bit, as in JAX.
+    """
+    checked = check_dtype(dtype)
+    return checked if config.enable_x64 else _NARROW.get(checked, checked)
+
+
+# --- array types ---
+
+
+class ArrayType:
+    """A dtype, a shape and the weak flag; interned, so `is` compares them."""
+
+    __slots__ = ("__weakref__", "dtype", "shape", "weak")
+    _interned: WeakValueDictionary[tuple[Any, Shape, bool], ArrayType] = WeakValueDictionary()
+
+    dtype: Any
+    shape: Shape
+    weak: bool
+
+    def __new__(cls, dtype: Any, shape: Shape, weak: bool = False) -> ArrayType:
+        key = (dtype, shape, weak)
+        found = cls._interned.get(key)
+        if found is None:
+            found = super().__new__(cls)
+            object.__setattr__(found, "dtype", dtype)
+            object.__setattr__(found, "shape", shape)
+            object.__setattr__(found, "weak", weak)
+            found = cls._interned.setdefault(key, found)
+        return found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("array types are immutable")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ArrayType, (self.dtype, self.shape, self.weak)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> Dimension:
+        return product(self.shape)
+
+    @property
+    def weak_type(self) -> bool:
+        return self.weak
+
+    def with_shape(self, shape: Shape) -> ArrayType:
+        """Return this type with another shape."""
+        return ArrayType(self.dtype, shape, self.weak)
+
+    def with_dtype(self, dtype: Any, weak: bool = False) -> ArrayType:
+        """Return this type with another dtype, which is strong unless said otherwise."""
+        return ArrayType(dtype, self.shape, weak)
+
+    def with_leading(self, extent: Dimension) -> ArrayType:
+        """Return this type with one more axis in front."""
+        return ArrayType(self.dtype, (extent, *self.shape), self.weak)
+
+    def without_leading(self) -> ArrayType:
+        """Return this type without its first axis."""
+        return ArrayType(self.dtype, self.shape[1:], self.weak)
+
+    def strong(self) -> ArrayType:
+        """Return this type with the weak flag cleared."""
+        return ArrayType(self.dtype, self.shape) if self.weak else self
+
+    def tangent(self) -> ArrayType:
+        """Return the type of tangents: itself, or float0 for types without derivatives."""
+        return self.strong() if is_inexact(self.dtype) else ArrayType(float0, self.shape)
+
+    def str_short(self) -> str:
+        """Return the printed form without the weak mark."""
+        return f"{SHORT_NAMES[self.dtype]}[{','.join(map(str, self.shape))}]"
+
+    def __repr__(self) -> str:
+        return self.str_short() + ("~" if self.weak else "")
+
+
+class TupleType:
+    """The type of a node with several results, which are read with `project` only."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Iterable[ArrayType]) -> None:
+        self.items = tuple(items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TupleType) and self.items == other.items
+
+    def __hash__(self) -> int:
+        return hash(self.items)
+
+    def __repr__(self) -> str:
+        return f"({', '.join(map(repr, self.items))})"
+
+
+Type: TypeAlias = ArrayType | TupleType
+
+
+def scalar_type(value: bool | int | float | complex) -> ArrayType:
+    """Return the (weak) type of a Python number."""
+    if isinstance(value, bool):
+        return ArrayType(bool_, ())
+    if isinstance(value, int):
+        return ArrayType(int_dtype(), (), True)
+    if isinstance(value, float):
+        return ArrayType(float_dtype(), (), True)
+    return ArrayType(complex_dtype(), (), True)
+
+
+# --- shapes and axes ---
+
+
+def canonical_shape(shape: Any) -> Shape:
+    """Return `shape` (an integer or a sequence of integers or extents) as a tuple, checked.
+
+    Raises ArgumentError for what is not an integer, ShapeError for negative lengths.
+    """
+    if isinstance(shape, int | np.integer | Extent):
+        shape = (shape,)
+    try:
+        result = tuple(s if isinstance(s, Extent) else operator.index(s) for s in shape)
+    except TypeError:
+        raise ArgumentError(
+            f"a shape is a sequence of integers, not {shape!r}.",
+            advice="Under jit, shapes are static: pass them with static_argnums or close over them.",
+        ) from None
+    if any(isinstance(s, int) and s < 0 for s in result):
+        raise ShapeError(f"a shape has no negative lengths: {result}.")
+    return result
+
+
+def canonical_axis(axis: Any, ndim: int, what: str = "axis") -> int:
+    """Return `axis` counted from the front; raises ShapeError when it is out of range."""
+    index = operator.index(axis)
+    if not -ndim <= index < ndim:
+        raise ShapeError(f"{what} {index} is out of range for an array with {ndim} axes.")
+    return index % ndim
+
+
+def canonical_axes(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """Return `axes` sorted, distinct and non-negative; None means all of them."""
+    if axes is None:
+        return tuple(range(ndim))
+    given = (axes,) if isinstance(axes, int | np.integer) else tuple(axes)
+    result = tuple(sorted(canonical_axis(a, ndim) for a in given))
+    if len(set(result)) != len(result):
+        raise ShapeError(f"axes are named twice: {tuple(given)}.")
+    return result
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """Return the shape to which NumPy's rules broadcast `shapes`; raises ShapeError."""
+    ndim = max((len(s) for s in shapes), default=0)
+    result: list[Dimension] = []
+    for column in zip(*((1,) * (ndim - len(s)) + s for s in shapes), strict=True):
+        wide = [extent for extent in column if isinstance(extent, Extent) or extent != 1]
+        if any(extent != wide[0] for extent in wide[1:]):
+            raise ShapeError(f"shapes {', '.join(map(str, shapes))} do not broadcast together.")
+        result.append(wide[0] if wide else 1)
+    return tuple(result)
+
+
+# --- promotion ---
+
+_WEAK_INT, _WEAK_FLOAT, _WEAK_COMPLEX = "i*", "f*", "c*"
+_LATTICE: dict[Any, tuple[Any, ...]] = {
+    bool_: (_WEAK_INT,), _WEAK_INT: (uint8, int8), _WEAK_FLOAT: (bfloat16, float16, _WEAK_COMPLEX),
+    uint8: (int16, uint16), uint16: (int32, uint32), uint32: (int64, uint64), uint64: (_WEAK_FLOAT,),
+    int8: (int16,), int16: (int32,), int32: (int64,), int64: (_WEAK_FLOAT,),
+    bfloat16: (float32,), float16: (float32,), float32: (float64, complex64),
+    float64: (complex128,), complex64: (complex128,), complex128: (), _WEAK_COMPLEX: (complex64,),
+}  # fmt: skip
+
+
+@functools.cache
+def _above(node: Any) -> frozenset[Any]:
+    return frozenset({node}).union(*(_above(n) for n in _LATTICE[node]))
+
+
+@functools.cache
+def _join(*nodes: Any) -> Any:
+    """Return the least upper bound of lattice nodes."""
+    common = frozenset.intersection(*(_above(n) for n in nodes))
+    least = [n for n in common if common <= _above(n)]
+    if len(least) != 1:
+        raise DTypeError(f"dtypes {', '.join(map(str, nodes))} have no common type.")
+    return least[0]
+
+
+def _lattice_node(t: ArrayType) -> Any:
+    if t.dtype not in _LATTICE:
+        raise DTypeError(f"{t} takes part in no arithmetic.")
+    if not t.weak or t.dtype == bool_:
+        return t.dtype
+    kind = "f" if is_float(t.dtype) else t.dtype.kind
+    return {"f": _WEAK_FLOAT, "c": _WEAK_COMPLEX}.get(kind, _WEAK_INT)
+
+
+@functools.lru_cache(maxsize=4096)
+def _promote(types: tuple[ArrayType, ...], x64: bool, mode: str) -> tuple[np.dtype, bool]:
+    nodes = tuple(_lattice_node(t) for t in types)
+    if mode == "strict" and len({n for n in nodes if not isinstance(n, str)}) > 1:
+        raise DTypeError(f"strict promotion refuses to mix {', '.join(map(repr, types))}.",
+                         advice="Convert with astype, or set numpy_dtype_promotion to 'standard'.")  # fmt: skip
+    joined = _join(*nodes)
+    if not isinstance(joined, str):
+        wide = joined if x64 or any(n == joined for n in nodes) else _NARROW.get(joined, joined)
+        return wide, all(t.weak for t in types)
+    # A weak type's width is that of the widest operand of its kind, or the default.
+    kind = {_WEAK_INT: "iu", _WEAK_FLOAT: "f", _WEAK_COMPLEX: "c"}[joined]
+    default = {"iu": int_dtype, "f": float_dtype, "c": complex_dtype}[kind]()
+    same = [t.dtype for t in types if t.weak and t.dtype.kind in kind]
+    return (same[0] if len(same) == 1 else default), True
+
+
+def promote(*types: ArrayType) -> tuple[np.dtype, bool]:
+    """Return the dtype and the weak flag that operands of `types` are converted to.
+
+    Raises DTypeError where there is none (keys, float0; strict mode).
+    """
+    return _promote(types, config.enable_x64, config.numpy_dtype_promotion)

@@ -1,0 +1,132 @@
+"""Generated code reaches BLAS, LAPACK and the products through the context table."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from stax.runtime import libraries
+
+DTYPES = {"f32": np.float32, "f64": np.float64, "c64": np.complex64, "c128": np.complex128}
+
+
+def function(name: str, count: int):
+    libraries.require(name)
+    table = (ctypes.c_void_p * 512).from_address(libraries.context_address())
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * count)(table[libraries.slot(name)])
+
+
+def random(rng: np.random.Generator, dtype, *shape: int) -> np.ndarray:
+    x = rng.standard_normal(shape)
+    if np.issubdtype(dtype, np.complexfloating):
+        x = x + 1j * rng.standard_normal(shape)
+    return x.astype(dtype)
+
+
+def test_slots_are_fixed_and_named() -> None:
+    assert libraries.slot("parallel_for") == 0
+    with pytest.raises(KeyError, match="no slot 'nonsense'"):
+        libraries.slot("nonsense")
+
+
+@pytest.mark.parametrize("element", DTYPES)
+@pytest.mark.parametrize("transposes", [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize(
+    ("batch", "m", "n", "k"),
+    [(1, 3, 5, 7), (1, 100, 300, 64), (1, 333, 50, 90), (1, 1, 1000, 200), (1, 200, 1, 300),
+     (7, 64, 64, 64), (3, 300, 300, 300), (50, 8, 8, 8), (0, 4, 4, 4), (2, 5, 0, 3)],
+)  # fmt: skip
+def test_products(element: str, transposes, batch: int, m: int, n: int, k: int) -> None:
+    rng, dtype, (ta, tb) = np.random.default_rng(0), DTYPES[element], transposes
+    a = random(rng, dtype, *((batch, k, m) if ta else (batch, m, k)))
+    b = random(rng, dtype, *((batch, n, k) if tb else (batch, k, n)))
+    c = random(rng, dtype, batch, m, n)
+    wanted = (a.swapaxes(1, 2) if ta else a) @ (b.swapaxes(1, 2) if tb else b) + ta * c
+    fields = (batch, m, n, k, ta, tb, m if ta else k, k if tb else n, n, m * k, k * n, m * n, ta)
+    descriptor = (ctypes.c_int64 * 13)(*fields)
+    call = function(f"gemm_{element}", 4)
+    call(a.ctypes.data, b.ctypes.data, c.ctypes.data, ctypes.addressof(descriptor))
+    single = element in ("f32", "c64")
+    np.testing.assert_allclose(c, wanted, rtol=1e-4 if single else 1e-10, atol=1e-3)
+
+
+def test_an_empty_sum_is_zero() -> None:
+    c = np.ones((3, 4), np.float32)
+    descriptor = (ctypes.c_int64 * 13)(1, 3, 4, 0, 0, 0, 1, 4, 4, 0, 0, 12, 0)
+    x = np.zeros(1, np.float32)
+    function("gemm_f32", 4)(x.ctypes.data, x.ctypes.data, c.ctypes.data, descriptor)
+    assert (c == 0).all()
+
+
+def test_blas_keeps_its_thread_count() -> None:
+    before = libraries.blas_num_threads()
+    if before is None:
+        pytest.skip("this BLAS does not tell its thread count")
+    try:
+        assert libraries.set_blas_num_threads(2)
+        x = np.ones((256, 256), np.float32)
+        c = np.empty_like(x)
+        descriptor = (ctypes.c_int64 * 13)(1, 256, 256, 256, 0, 0, 256, 256, 256, 0, 0, 0, 0)
+        function("gemm_f32", 4)(x.ctypes.data, x.ctypes.data, c.ctypes.data, descriptor)
+        assert libraries.blas_num_threads() == 2
+        begin, end = function("blas_begin", 0), function("blas_end", 0)
+        begin()
+        begin()
+        assert libraries.blas_num_threads() == 1
+        end()
+        assert libraries.blas_num_threads() == 1
+        end()
+        assert libraries.blas_num_threads() == 2
+    finally:
+        libraries.set_blas_num_threads(before)
+
+
+def test_products_work_without_thread_control(run_script) -> None:
+    source = """
+from stax.runtime import libraries
+libraries._thread_control = lambda: None
+import numpy as np, ctypes
+libraries.require("gemm_f64")
+table = (ctypes.c_void_p * 512).from_address(libraries.context_address())
+call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(table[libraries.slot("gemm_f64")])
+x, c = np.ones((200, 200)), np.empty((200, 200))
+call(x.ctypes.data, x.ctypes.data, c.ctypes.data,
+     (ctypes.c_int64 * 13)(1, 200, 200, 200, 0, 0, 200, 200, 200, 0, 0, 0, 0))
+print((c == 200).all(), libraries.blas_num_threads(), libraries.set_blas_num_threads(1))
+"""
+    assert run_script(source) == "True None False"
+
+
+def test_lapack_is_reached() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((5, 5))
+    spd = np.asfortranarray(x @ x.T + 5 * np.eye(5))
+    factor = spd.copy(order="F")
+    n, info = ctypes.c_int32(5), ctypes.c_int32(-1)
+    uplo = ctypes.c_char(b"L")
+    pointers = [ctypes.addressof(v) for v in (uplo, n)] + [factor.ctypes.data]
+    function("dpotrf", 5)(*pointers, ctypes.addressof(n), ctypes.addressof(info))
+    assert info.value == 0
+    np.testing.assert_allclose(np.tril(factor), np.linalg.cholesky(spd))
+
+
+def test_every_slot_can_be_filled(run_script) -> None:
+    source = """
+from stax.runtime import libraries
+libraries.require(*libraries._SLOTS)
+print(all(libraries._table[libraries.slot(name)] for name in libraries._SLOTS))
+"""
+    assert run_script(source) == "True"
+
+
+def test_blas_costs_no_import_of_scipy_linalg(run_script) -> None:
+    source = """
+import sys
+from stax.runtime import libraries
+libraries.require("sgemm")
+print("scipy.linalg" in sys.modules)
+import scipy.linalg.blas
+"""
+    assert run_script(source) == "False"
