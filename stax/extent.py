@@ -145,7 +145,7 @@ def product(extents: tuple[Dimension, ...]) -> Dimension:
 
 def same_shape(a: tuple[Dimension, ...], b: tuple[Dimension, ...]) -> bool:
     """Say whether two shapes are known to be equal, without asking what cannot be decided."""
-    return len(a) == len(b) and all(x is y or _identical(x, y) for x, y in zip(a, b, strict=True))
+    return a is b or len(a) == len(b) and all(x is y or _identical(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _identical(a: Dimension, b: Dimension) -> bool:

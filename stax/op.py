@@ -20,7 +20,6 @@ The rules, and what each is given and returns (values are proxies unless said ot
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -44,7 +43,7 @@ def typed(value: Any) -> Any:
     return (value.__class__, repr(value) if isinstance(value, float) else value)
 
 
-class _Interning(abc.ABCMeta):
+class _Interning(type):
     """Metaclass that returns the one op of a class with given parameters."""
 
     _ops: WeakValueDictionary[Any, Op] = WeakValueDictionary()
@@ -87,9 +86,9 @@ class Op(metaclass=_Interning):
         inner = ", ".join(f"{k}={v}" for k, v in self.parameters().items())
         return f"{self.name}{{{inner}}}" if inner else self.name
 
-    @abc.abstractmethod
     def abstract_eval(self, *types: ArrayType) -> Type:
         """Return the type of the result."""
+        raise self._missing("abstract_eval")
 
     def evaluate(self, *arrays: Any) -> Any:
         """Return the result for NumPy arrays."""

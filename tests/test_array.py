@@ -10,7 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import stax.interpreters.evaluate  # noqa: F401
+import stax.interpreters.evaluate
+import stax.numpy.indexing  # noqa: F401
 from stax.array import Array, array_from_numpy, asarray, value_of
 from stax.config import enable_x64
 from stax.errors import (

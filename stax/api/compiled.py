@@ -9,11 +9,13 @@ Inside an outer trace a jitted function is inlined.
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +117,19 @@ def _on_config(active: int) -> None:
 config.listeners.append(_on_config)
 
 
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the cycle collector out while graphs grow: each pass over the heap would visit them all,
+    which makes tracing and compiling quadratic in the size of the program."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class _Specializer:
     """What is behind a jitted function: its variants, by key."""
 
@@ -182,7 +197,8 @@ class _Specializer:
         return variant, arguments
 
     def _trace(self, key: Any, fun: Any, arguments: Any, types: Any, args: Any, kwargs: Any) -> Variant:
-        traced = trace_function(fun, arguments, "jit", types=types, names=labels(fun, args, kwargs))
+        with _no_collection():
+            traced = trace_function(fun, arguments, "jit", types=types, names=labels(fun, args, kwargs))
         variant = Variant(key, traced)
         if traced.cacheable:
             self.variants[key] = variant
@@ -203,7 +219,8 @@ class _Specializer:
 
     def _compile(self, variant: Variant, arguments: Any) -> None:
         try:
-            variant.program = compile_graph(variant.traced.graph)
+            with _no_collection():
+                variant.program = compile_graph(variant.traced.graph)
         except LoweringError as error:
             if config.strict or self.options.dynamic:
                 raise

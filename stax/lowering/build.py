@@ -111,8 +111,8 @@ class KernelBuilder(ElementBuilder):
         self.emit(ir.For(var, length, kind, tuple(body)))
 
     def depth_of(self, *expressions: ir.Expr | None) -> int:
-        """Return the innermost loop that an expression depends on."""
-        deepest, pending = 0, [e for e in expressions if e is not None]
+        """Return the innermost loop that an expression depends on, the parallel one at least."""
+        deepest, pending = 1, [e for e in expressions if e is not None]
         while pending:
             e = pending.pop()
             if isinstance(e, ir.Var):
@@ -267,14 +267,13 @@ class KernelBuilder(ElementBuilder):
         """Return the kernel of the region."""
         layout = {Layout.MAP: self._map, Layout.ROWS: self._rows, Layout.COLUMNS: self._columns}
         extent, inner = layout[self.plan.layout]()
-        (loop,) = self.scopes[0].statements
         buffers = list(self.buffers.values())
         symbols = sorted({s for b, _ in buffers for s in _symbols(b.shape)})
         kernel = ir.Kernel(
             self.name,
             tuple(b for b, _ in buffers),
             tuple(symbol_var(s) for s in symbols),
-            (loop,),
+            tuple(self.scopes[0].statements),
             tuple(b.name for b, _ in buffers if b.name in self.stored_here),
         )
         return BuiltKernel(kernel, tuple(n for _, n in buffers), extent, self.plan.grain(inner))

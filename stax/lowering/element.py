@@ -7,6 +7,7 @@ where it reads, which is how fusion tells an identity access from a shifted one.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -131,6 +132,7 @@ def is_unit(extent: Dimension) -> bool:
     return isinstance(extent, int) and extent == 1
 
 
+@functools.lru_cache(maxsize=4096)
 def canonical(shape: Shape) -> Shape:
     """Return the shape without axes of length 1: what a loop nest sees of it."""
     return tuple(extent for extent in shape if not is_unit(extent))

@@ -148,6 +148,7 @@ class Fusion:
         self.own: list[Node] = []
         self.level: dict[Node, int] = dict.fromkeys(graph.inputs, 0)
         self.price: dict[Node, int] = dict.fromkeys(graph.inputs, 1)
+        self._reads: dict[Node, tuple[Region, list[Read]]] = {}
         self._open: dict[Shape, list[Region]] = defaultdict(list)
 
     # --- placing ---
@@ -250,9 +251,11 @@ class Fusion:
 
     def reads(self, node: Node, region: Region) -> list[Read]:
         """Return what `node` reads when it is computed in `region`."""
-        if isinstance(node.op, Reduction):
-            return reads_of(node, nest_index(node), self.home)
-        return reads_of(node, region.index(node), self.home)
+        known = self._reads.get(node)
+        if known is None or known[0] is not region:
+            index = nest_index(node) if isinstance(node.op, Reduction) else region.index(node)
+            known = self._reads[node] = region, reads_of(node, index, self.home)
+        return known[1]
 
     def demand(self, node: Node, limit: int) -> None:
         """See to it that `node` can be read from elsewhere: store what is dearer than `limit`."""

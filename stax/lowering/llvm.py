@@ -67,13 +67,15 @@ class _Emitter(Expressions):
     def emit(self) -> str:
         kernel, lines = self.kernel, self.w.levels[0].lines
         for i, buffer in enumerate(kernel.params):
-            lines.append(f"  %{buffer.name}.at = getelementptr ptr, ptr %buffers, i64 {i}")
-            lines.append(f"  %{buffer.name} = load ptr, ptr %{buffer.name}.at")
-            self.memory.pointers[buffer.name] = f"%{buffer.name}"
+            # By position, so that kernels that differ in names alone have one text.
+            lines.append(f"  %buffer{i}.at = getelementptr ptr, ptr %buffers, i64 {i}")
+            lines.append(f"  %buffer{i} = load ptr, ptr %buffer{i}.at")
+            self.memory.pointers[buffer.name] = f"%buffer{i}"
         for i, extent in enumerate(kernel.extents):
-            lines.append(f"  %{extent.name}.at = getelementptr i64, ptr %extents, i64 {i}")
-            lines.append(f"  %{extent.name} = load i64, ptr %{extent.name}.at")
-            self.env[extent.name] = Value(f"%{extent.name}", int64, 1, 0)
+            lines.append(f"  %extent{i}.at = getelementptr i64, ptr %extents, i64 {i}")
+            lines.append(f"  %extent{i} = load i64, ptr %extent{i}.at")
+            self.env[extent.name] = Value(f"%extent{i}", int64, 1, 0)
+            self.positions.add(f"%{extent.name}")
         self.statements(kernel.body)
         self.w.do("ret void")
         header = f"define void @{kernel.name}(ptr %buffers, ptr %extents, i64 %begin, i64 %end)"
@@ -191,6 +193,7 @@ class _Emitter(Expressions):
         with self.memory.storing(self.facts(stmt).stores):
             loop = w.open_loop(start, [self.local(name) for name in names])
             self.env.update(zip(names, loop.phis, strict=True))
+            self.positions.add(loop.counter)
             body(Value(loop.counter, int64, 1, w.depth))
             finals = w.close_loop(loop, step, stop, [self.local(name) for name in names])
         self.env.update(zip(names, finals, strict=True))
@@ -361,6 +364,7 @@ class _Emitter(Expressions):
         elif tail == "shift":
             last = w.materialize(Affine.of(stop).plus(Affine({}, 0, -lanes)))
             first = self.extremum("smin", counter, last)
+            self.positions.add(first.text)
             if self.reductions:
                 skipped = Affine.of(counter).plus(Affine.of(first), -1)
                 self.live = self.lanes_against("ge", w.materialize(skipped))

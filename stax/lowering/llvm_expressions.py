@@ -19,6 +19,7 @@ from stax.lowering.loop_ir import (
     BOOL,
     COMPARISONS,
     INDEX,
+    INDEXING,
     Apply,
     Buffer,
     Const,
@@ -30,6 +31,8 @@ from stax.lowering.loop_ir import (
 from stax.types import int32, int64
 
 Tail = Literal["none", "shift", "masked"]
+# A sum of more terms is computed before it goes on.
+_MOST_TERMS = 12
 _SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
@@ -64,6 +67,8 @@ class Expressions:
         self.env: dict[str, Value | Affine] = {}
         self.tail: Tail = "none"
         self.live: Value | None = None
+        # Values known to be positions or extents: far from the limits of int64.
+        self.positions: set[str] = set()
         self._shapes: dict[str, list[Index]] = {}
 
     def local(self, name: str) -> Value:
@@ -121,7 +126,8 @@ class Expressions:
         name, w = node.name, self.w
         if node.dtype == INDEX:
             if name in ("add", "sub"):
-                return Affine.of(args[0]).plus(Affine.of(args[1]), 1 if name == "add" else -1)
+                x, y = self.bounded(args[0]), self.bounded(args[1])
+                return x.plus(y, 1 if name == "add" else -1)
             if name == "mul":
                 return self.memory.product(*args)
         elif w.lanes > 1 and name in COMPARISONS and node.args[0].dtype == INDEX:
@@ -131,16 +137,28 @@ class Expressions:
         elif name == "convert" and isinstance(args[0], Affine) and _is_narrow(node.dtype):
             return self.narrow(args[0], node.dtype)
         values = tuple([w.materialize(x) for x in args])
-        return apply(w, self.math, name, values, node.dtype)
+        result = apply(w, self.math, name, values, node.dtype)
+        if name in INDEXING:
+            self.positions.add(result.text)
+        return result
+
+    def bounded(self, x: Value | Affine) -> Affine:
+        """Give an affine form of few terms, so that long sums stay linear."""
+        form = Affine.of(x)
+        return form if len(form.terms) < _MOST_TERMS else Affine.of(self.w.materialize(form))
 
     # Index arithmetic on lanes
 
     def compare_lanes(self, name: str, args: list[Value | Affine]) -> Value | None:
         """Compare index expressions whose difference is the lane number and a uniform value.
 
-        One comparison of 32-bit lane numbers instead of two of 64-bit sums.
+        One comparison of 32-bit lane numbers instead of two of 64-bit sums.  Only for positions,
+        whose difference cannot overflow as that of a user's int64 values could.
         """
-        difference = Affine.of(args[0]).plus(Affine.of(args[1]), -1)
+        x, y = Affine.of(args[0]), Affine.of(args[1])
+        if not self.positions.issuperset({**x.terms, **y.terms}):
+            return None
+        difference = x.plus(y, -1)
         if difference.is_vector or difference.lane not in (1, -1):
             return None
         if difference.lane == -1:

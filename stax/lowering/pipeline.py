@@ -27,11 +27,13 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class Lowered:
-    """A program with its code: LLVM text and the slots of the context table that it uses."""
+    """A program with its code: LLVM text, the slots of the context table that it uses, and how
+    many kernels were compiled (equal ones are compiled once)."""
 
     program: Program
     text: str
     slots: tuple[str, ...]
+    distinct_kernels: int
 
 
 def lower_graph(graph: Graph) -> Program:
@@ -42,11 +44,18 @@ def lower_graph(graph: Graph) -> Program:
 def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lowered:
     """Write the LLVM module of a program."""
     math = MathLibrary()
+    symbols: dict[str, str] = {}  # the body of a kernel to the name it is emitted under
+    functions: dict[str, str] = {}
     parts = []
     for kernel in program.kernels:
         if config.verify:
             verify_kernel(kernel)
-        parts.append(emit_kernel(kernel, math, target))
-    driver = DriverWriter(program, slot, target.attributes)
+        text = emit_kernel(kernel, math, target)
+        body = text.partition("(")[2]
+        if body not in symbols:
+            symbols[body] = kernel.name
+            parts.append(text)
+        functions[kernel.name] = symbols[body]
+    driver = DriverWriter(program, functions, slot, target.attributes)
     parts += [driver.write(), math.text()]
-    return Lowered(program, "\n".join(parts), tuple(driver.slots))
+    return Lowered(program, "\n".join(parts), tuple(driver.slots), len(symbols))

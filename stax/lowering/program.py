@@ -8,7 +8,7 @@ the thread pool and BLAS through the context table; it never goes back to Python
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stax.errors import InternalError
@@ -186,8 +186,15 @@ def _aligned(nbytes: int) -> int:
 class DriverWriter:
     """Writes the driver of a program as LLVM text."""
 
-    def __init__(self, program: Program, slot: Callable[[str], int], attributes: str) -> None:
+    def __init__(
+        self,
+        program: Program,
+        functions: Mapping[str, str],
+        slot: Callable[[str], int],
+        attributes: str,
+    ) -> None:
         self.program = program
+        self.functions = functions  # names of kernels to those of the functions that hold them
         self.slot = slot
         self.attributes = attributes
         self.lines: list[str] = []
@@ -268,16 +275,16 @@ class DriverWriter:
         return f"{head} {self.attributes} {{\n" + "\n".join(self.lines) + "\n}\n"
 
     def _kernel(self, built: BuiltKernel) -> None:
-        kernel = built.kernel
+        kernel, function = built.kernel, self.functions[built.kernel.name]
         buffers = self.table("ptr", [self.pointer(n) for n in built.values])
         extents = self.table("i64", [self.number(v) for v in kernel.extents])
         count = ir.static(built.extent)
         n = self.number(built.extent)
         if count is not None and count <= built.grain:
-            self.do(f"call void @{kernel.name}(ptr {buffers}, ptr {extents}, i64 0, i64 {n})")
+            self.do(f"call void @{function}(ptr {buffers}, ptr {extents}, i64 0, i64 {n})")
             return
         parallel = self.from_context("parallel_for")
-        self.do(f"call void {parallel}(ptr @{kernel.name}, ptr {buffers}, ptr {extents}, i64 {n}, i64 {built.grain})")  # fmt: skip
+        self.do(f"call void {parallel}(ptr @{function}, ptr {buffers}, ptr {extents}, i64 {n}, i64 {built.grain})")  # fmt: skip
 
 
 def required_slots(writer: DriverWriter) -> Iterator[str]:

@@ -389,7 +389,7 @@ class _Printer(ExpressionPrinter):
             self.wrappers[name] = None
             text = f"sx_{name}({', '.join(args)})"
         elif name in SHIFTS:
-            text = _shifted(name, *args, dtype)
+            text = _shifted(name, args[0], args[1], dtype)
         elif dtype.kind in "iu" and name in ("div", "rem"):
             wrapper = f"{name}_{'signed' if dtype.kind == 'i' else 'unsigned'}"
             self.wrappers[wrapper] = None

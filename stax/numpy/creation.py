@@ -118,6 +118,11 @@ def copy(a: Any, order: Any = None) -> Any:
     return to_array(a)
 
 
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+    """Return `x` with its elements converted to `dtype`."""
+    return convert(one_array("astype", x), check_dtype(dtype))
+
+
 # --- counting ---
 
 

@@ -14,8 +14,9 @@ import ml_dtypes
 import numpy as np
 
 from stax import types
+from stax.array import asarray
 from stax.dtypes import inexact_dtype
-from stax.errors import ArgumentValueError, DTypeError
+from stax.errors import ArgumentValueError, DTypeError, ShapeError
 from stax.extent import same_shape
 from stax.numpy.arguments import array, arrays, inexact, inexact_operands, refuse_out
 from stax.operators import elementwise as ops
@@ -29,6 +30,7 @@ from stax.operators.arithmetic import (
     truth,
 )
 from stax.operators.elementwise import convert, like, select
+from stax.operators.reduce import reduce_and
 from stax.operators.shape import broadcast_to
 
 Function = Callable[..., Any]
@@ -368,6 +370,35 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
     near = ops.le(ops.abs_(ops.sub(a, b)), convert(tolerance, a.dtype))
     close = ops.or_(ops.and_(near, ops.and_(isfinite(a), isfinite(b))), ops.eq(a, b))
     return ops.or_(close, ops.and_(isnan(a), isnan(b))) if equal_nan else close
+
+
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """Return whether all pairs are equal up to `atol + rtol * abs(b)`."""
+    return reduce_and(isclose(a, b, rtol, atol, equal_nan))
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    """Return whether two arrays have one shape and equal elements."""
+    a1, a2 = asarray(a1), asarray(a2)
+    if not same_shape(a1.shape, a2.shape):
+        return asarray(False)
+    return _all_equal(a1, a2, equal_nan)
+
+
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """Return whether two arrays broadcast to each other and have equal elements."""
+    a1, a2 = asarray(a1), asarray(a2)
+    try:
+        types.broadcast_shapes(a1.shape, a2.shape)
+    except ShapeError:
+        return asarray(False)
+    return _all_equal(a1, a2, False)
+
+
+def _all_equal(a1: Any, a2: Any, equal_nan: bool) -> Any:
+    a1, a2 = promote_operands("array_equal", a1, a2)
+    same = ops.eq(a1, a2)
+    return reduce_and(ops.or_(same, ops.and_(isnan(a1), isnan(a2))) if equal_nan else same)
 
 
 # --- parts of complex numbers ---

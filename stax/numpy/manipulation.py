@@ -1,4 +1,4 @@
-"""Functions that put elements elsewhere: shapes, orders of axes, and single arrays turned or moved."""
+"""Functions that put elements elsewhere: shapes, orders of axes, arrays turned, moved or padded."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def argsort(
     descending: bool = False,
     dtype: Any = None,
 ) -> Any:
-    """Return the places from which a sort along `axis` takes its elements; ties keep their order."""
+    """Return the places from which a sort along `axis` takes its elements, stably."""
     a, where = _along("argsort", a, axis)
     kind_ = types.int_dtype() if dtype is None else types.check_dtype(dtype)
     return convert(places(a, where, descending), kind_)

@@ -293,10 +293,10 @@ def power(x: Any, y: Any, /) -> Any:
         return _integer_power(_array("power", x), exponent)
     base, exponents = type_of(x).dtype, type_of(y).dtype
     if types.is_inexact(base) and types.is_integer(exponents):
-        # The exponent takes no part in promotion: f16 ** i32 is f16, weak ** strong stays weak.
-        kind = type_of(x)
-        shape = broadcast_shapes("power", kind, type_of(y))
-        return ops.power(*(cast(a, shape, base, kind.weak) for a in (x, y)))
+        # The exponent takes no part in promotion: float16 ** int32 is float16.
+        kinds = type_of(x), type_of(y)
+        shape, weak = broadcast_shapes("power", *kinds), all(t.weak for t in kinds)
+        return ops.power(*(cast(a, shape, base, weak) for a in (x, y)))
     x, y = promote_operands("power", x, y, to=_numeric)
     return _by_squaring(x, y) if types.is_integer(x.dtype) else ops.power(x, y)
 

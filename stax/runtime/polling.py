@@ -2,7 +2,8 @@
 
 The one idea: asking the interpreter takes the GIL, so `poll` asks at most every 20 ms and costs a
 clock read otherwise. It returns nonzero when a signal handler raised; the exception is then
-pending in this thread, and the program must return PYTHON_EXCEPTION at once.
+pending in this thread, and the program must return PYTHON_EXCEPTION at once. Only the program
+itself polls, never a kernel: a pool worker would wait for a GIL that its caller may hold.
 """
 
 from __future__ import annotations

@@ -80,6 +80,13 @@ declare i32 @sched_getcpu()
 declare i32 @sched_setaffinity(i32, i64, ptr)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+
+; All signals but those a fault raises (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV): they are
+; for Python's threads, whose system calls they interrupt.
+@signals = internal constant [16 x i64] [
+  i64 -1273, i64 -1, i64 -1, i64 -1, i64 -1, i64 -1, i64 -1, i64 -1,
+  i64 -1, i64 -1, i64 -1, i64 -1, i64 -1, i64 -1, i64 -1, i64 -1]
 
 ; Fields 0 to 5 are those of _Control; 7 to 12 the job: kernel, buffers, extents, iterations,
 ; iterations per task, tasks; 14 the ticket, 16 tasks done, 18 the wake word, 19 sleepers, 21 the
@@ -179,6 +186,8 @@ entry:
   %wake.p = getelementptr %Pool, ptr @stax_pool, i64 0, i32 18
   %sleepers.p = getelementptr %Pool, ptr @stax_pool, i64 0, i32 19
   %limit.p = getelementptr %Pool, ptr @stax_pool, i64 0, i32 4
+  ; SIG_SETMASK
+  %masked = call i32 @pthread_sigmask(i32 2, ptr @signals, ptr null)
   br label %again
 again:
   %seen = load atomic i32, ptr %wake.p seq_cst, align 4

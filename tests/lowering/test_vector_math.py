@@ -59,7 +59,7 @@ LIMITS32 = {
     "tanh": 2.6,
     "sinh": 2.6,
     "cosh": 2.8,
-    "logistic": 2.3,
+    "logistic": 2.5,
 }
 LIMITS64 = {
     "exp": 1.0,

@@ -29,22 +29,23 @@ def traced(function: Function, arrays: Sequence[np.ndarray]) -> Graph:
     return graph_of(function, *(ArrayType(x.dtype, x.shape) for x in arrays))
 
 
-def gradient_graph(function: Function, x: np.ndarray) -> Graph:
-    """Return the graph of the gradient of a function with one argument and a scalar result."""
-    graph = traced(function, [x])
+def gradient_graph(function: Function, x: np.ndarray, *fixed: np.ndarray) -> Graph:
+    """Return the graph of the gradient in the first argument of a function with a scalar result."""
+    graph = traced(function, [x, *fixed])
+    flags = [True] + [False] * len(fixed)
     with Trace("gradient", "test") as trace:
-        inputs = [trace.input(graph.inputs[0].type)]
+        inputs = [trace.input(node.type) for node in graph.inputs]
 
         def seed(outs: Sequence[Any]) -> list[Any]:
             return [full((), 1, out.type.dtype) for out in outs]
 
-        _, (found,) = value_and_pullback(trace, graph, inputs, [True], seed)
+        _, (found, *_) = value_and_pullback(trace, graph, inputs, flags, seed)
         return trace.finish([zeros_like(inputs[0]) if found is None else found])
 
 
-def gradient(function: Function, x: np.ndarray) -> np.ndarray:
+def gradient(function: Function, x: np.ndarray, *fixed: np.ndarray) -> np.ndarray:
     """Return the gradient at `x`."""
-    return evaluate(gradient_graph(function, x), [x])[0]
+    return evaluate(gradient_graph(function, x, *fixed), [x, *fixed])[0]
 
 
 def pushed(function: Function, x: np.ndarray, t: np.ndarray) -> np.ndarray:
@@ -54,18 +55,18 @@ def pushed(function: Function, x: np.ndarray, t: np.ndarray) -> np.ndarray:
     return evaluate(graph, [x, t])[1]
 
 
-def hessian(function: Function, x: np.ndarray) -> np.ndarray:
-    """Return the second derivatives at a vector `x`: forward over reverse, for a batch of tangents."""
-    forward, (has_tangent,) = jvp(gradient_graph(function, x), [True])
+def hessian(function: Function, x: np.ndarray, *fixed: np.ndarray) -> np.ndarray:
+    """Return the second derivatives at a vector `x`: forward over reverse, for a basis at once."""
+    flags = [False] * len(fixed)
+    forward, (has_tangent,) = jvp(gradient_graph(function, x, *fixed), [True, *flags])
     if not has_tangent:
         return np.zeros((x.size, x.size), x.dtype)
-    mapped, (_, is_mapped) = batch(forward, Batch(x.size), [False, True])
-    basis = np.eye(x.size, dtype=x.dtype)
-    found = evaluate(mapped, [x, basis])[1]
+    mapped, (_, is_mapped) = batch(forward, Batch(x.size), [False, *flags, True])
+    found = evaluate(mapped, [x, *fixed, np.eye(x.size, dtype=x.dtype)])[1]
     return found if is_mapped else np.stack([found] * x.size)
 
 
-def batched(graph: Graph, x: np.ndarray) -> np.ndarray:
+def batched(graph: Graph, x: np.ndarray, *fixed: np.ndarray) -> np.ndarray:
     """Return the result of `graph` for each element of the first axis of `x`."""
-    mapped, _ = batch(graph, Batch(len(x)), [True])
-    return evaluate(mapped, [x])[0]
+    mapped, _ = batch(graph, Batch(len(x)), [True] + [False] * len(fixed))
+    return evaluate(mapped, [x, *fixed])[0]

@@ -18,6 +18,7 @@ from stax.operators.broadcast import broadcast_in_dim, reduce_sum
 from stax.operators.contract import dot_general
 from stax.operators.dynamic import DynamicSlice, DynamicUpdateSlice
 from stax.operators.elementwise import ROWS, convert, integer_pow, select
+from stax.operators.gradient import stop_gradient
 from stax.operators.index import (
     GatherDimensionNumbers,
     ScatterDimensionNumbers,
@@ -67,7 +68,7 @@ REASONS: dict[str, str] = {
     "input": "stands for a parameter and is never applied",
     "project": "reads a result of an op with several, and is exercised by each of them",
     "length": "stands for a symbolic length, which has no value to evaluate",
-    "call": "holds a graph; tested with control flow",
+    "copy": "is put in by lowering, after every transform",
 }
 
 
@@ -164,6 +165,7 @@ for exponent in (2, 3, -2):
         uniform(0.5, 2, (5,)),
         (0,),
     )
+add("stop_gradient", "float", stop_gradient, normal((3, 4)))
 
 # --- shapes ---
 

@@ -74,49 +74,52 @@ def test_arguments_are_checked() -> None:
 WEIGHTS = np.array([1, 10, 100, 1000], np.float32)
 
 
+def weighted(x: Any, weights: Any) -> Any:
+    return reduce_sum(mul(sort(x), weights))
+
+
+def weighted_by_jax(x: Any) -> Any:
+    return jnp.sum(jnp.sort(x) * WEIGHTS)
+
+
 def test_gradients_follow_the_permutation() -> None:
     x = np.array([3, 1, 4, 2], np.float32)
-    found = gradient(lambda v: reduce_sum(mul(sort(v), WEIGHTS)), x)
-    same(found, np.array([100, 1, 1000, 10], np.float32))
+    same(gradient(weighted, x, WEIGHTS), np.array([100, 1, 1000, 10], np.float32))
 
 
 def test_ties_go_to_the_first_as_in_jax() -> None:
     x = np.array([2, 1, 2, 1], np.float32)
-    expected = jax.grad(lambda v: jnp.sum(jnp.sort(v) * WEIGHTS))(x)
-    same(gradient(lambda v: reduce_sum(mul(sort(v), WEIGHTS)), x), expected)
+    same(gradient(weighted, x, WEIGHTS), jax.grad(weighted_by_jax)(x))
 
 
 def test_values_that_go_along_are_differentiated_too() -> None:
-    keys = np.array([[2, 0, 1, 3], [0, 3, 2, 1]], np.int32)
-    x = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
+    keys = np.array([2, 0, 1, 3], np.int32)
+    x = np.random.default_rng(0).normal(size=4).astype(np.float32)
 
-    def ours(v: Any) -> Any:
-        _, moved = sort((keys, v), 1)
-        return reduce_sum(mul(mul(moved, moved), np.stack([WEIGHTS] * 2)))
+    def ours(v: Any, k: Any, weights: Any) -> Any:
+        _, moved = sort((k, v))
+        return reduce_sum(mul(mul(moved, moved), weights))
 
     def theirs(v: Any) -> Any:
-        _, moved = jax.lax.sort((jnp.asarray(keys), v), dimension=1)
+        _, moved = jax.lax.sort((jnp.asarray(keys), v))
         return jnp.sum(moved * moved * WEIGHTS)
 
-    same(gradient(ours, x), jax.grad(theirs)(x))
-
-
-def test_batched_gradients() -> None:
-    x = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
-
-    def ours(v: Any) -> Any:
-        return reduce_sum(mul(sort(v), WEIGHTS))
-
-    expected = jax.vmap(jax.grad(lambda v: jnp.sum(jnp.sort(v) * WEIGHTS)))(x)
-    same(batched(gradient_graph(ours, x[0]), x), expected)
+    same(gradient(ours, x, keys, WEIGHTS), jax.grad(theirs)(x))
+    np.testing.assert_allclose(hessian(ours, x, keys, WEIGHTS), jax.hessian(theirs)(x))
 
 
 def test_second_derivatives_of_sorted_values() -> None:
     x = np.array([3, 1, 4, 2], np.float32)
 
-    def ours(v: Any) -> Any:
-        sorted_ = sort(v)
-        return reduce_sum(mul(mul(sorted_, sorted_), mul(v, WEIGHTS)))
+    def ours(v: Any, weights: Any) -> Any:
+        ordered = sort(v)
+        return reduce_sum(mul(mul(ordered, ordered), mul(v, weights)))
 
     expected = jax.hessian(lambda v: jnp.sum(jnp.sort(v) ** 2 * v * WEIGHTS))(x)
-    np.testing.assert_allclose(hessian(ours, x), expected, rtol=1e-5)
+    np.testing.assert_allclose(hessian(ours, x, WEIGHTS), expected, rtol=1e-5)
+
+
+def test_batched_gradients() -> None:
+    x = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
+    graph = gradient_graph(weighted, x[0], WEIGHTS)
+    same(batched(graph, x, WEIGHTS), jax.vmap(jax.grad(weighted_by_jax))(x))

@@ -86,7 +86,7 @@ def vector_type(kind: str, lanes: int) -> str:
 
 def constant_text(value: float, kind: str) -> str:
     """Spell a scalar constant; LLVM writes a float as the bits of the double of equal value."""
-    if kind in FLOAT_OF or kind == "i1":
+    if kind.startswith("i"):
         return str(int(value))
     rounded = float(np.float32(value)) if kind == "float" else float(value)
     return f"0x{struct.unpack('>Q', struct.pack('>d', rounded))[0]:016X}"
@@ -160,11 +160,8 @@ class Value:
         """Compare for equality; `==` keeps Python's meaning, the identity of the value."""
         return self._compare("eq", other)
 
-    def is_nan(self) -> Value:
-        return self.emitter.comparison("fcmp uno", self, self)
-
     def _compare(self, relation: str, other: Operand) -> Value:
-        if self.kind not in FLOAT_OF:
+        if self.kind in INTEGER_OF:
             return self.emitter.comparison(f"fcmp o{relation}", self, other)
         sign = "" if relation == "eq" else "s"
         return self.emitter.comparison(f"icmp {sign}{relation}", self, other)
@@ -176,8 +173,7 @@ class Value:
     @property
     def bits(self) -> Value:
         """Return the bit pattern as an integer."""
-        kind = INTEGER_OF[self.kind]
-        return self.emitter.convert("bitcast", self, kind)
+        return self.emitter.convert("bitcast", self, INTEGER_OF[self.kind])
 
     @property
     def as_float(self) -> Value:
@@ -248,10 +244,10 @@ class Emitter:
 
     def select(self, condition: Value, yes: Operand, no: Operand) -> Value:
         kind = next(branch.kind for branch in (yes, no) if isinstance(branch, Value))
-        operands = f"{self.typed(yes, kind)}, {self.typed(no, kind)}"
-        return self.define(kind, f"select {condition.type} {condition.text}, {operands}")
+        return self.select_constant(condition, kind, yes, no)
 
-    def select_constant(self, condition: Value, kind: str, yes: float, no: float) -> Value:
+    def select_constant(self, condition: Value, kind: str, yes: Operand, no: Operand) -> Value:
+        """Select, where neither operand need say its type."""
         operands = f"{self.typed(yes, kind)}, {self.typed(no, kind)}"
         return self.define(kind, f"select {condition.type} {condition.text}, {operands}")
 

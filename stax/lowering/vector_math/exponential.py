@@ -79,7 +79,7 @@ EXP2 = {
 }
 
 # 2^r = 1 + r P(r), in double for a float32 result: 2^-29.
-EXP2_SHORT = (
+_EXP2_SHORT = (
     0.6931472065650945,
     0.24022651353754168,
     0.055503271196912764,
@@ -150,6 +150,13 @@ def exp2(k: Emitter, x: Value) -> Value:
     shifted = x + ROUND_TO_INTEGER[x.kind]
     r = x - (shifted - ROUND_TO_INTEGER[x.kind])
     return scale(k, k.polynomial(r, (1.0, *EXP2[x.kind])), shifted, x < 0.0)
+
+
+def exp2_short(k: Emitter, x: Value) -> Value:
+    """Return 2^x in double, where it is normal, to the accuracy that a float32 result needs."""
+    shifted = x + ROUND_TO_INTEGER["double"]
+    r = x - (shifted - ROUND_TO_INTEGER["double"])
+    return k.polynomial(r, (1.0, *_EXP2_SHORT)) * k.two_to_the(shifted)
 
 
 def expm1(k: Emitter, x: Value) -> Value:

@@ -19,17 +19,16 @@ from stax.lowering.vector_math.emit import (
     EXPONENT_BIAS,
     INTEGER_OF,
     MANTISSA_BITS,
-    ROUND_TO_INTEGER,
     SIGN_BIT,
     Emitter,
     Value,
 )
 from stax.lowering.vector_math.exponential import (
     EXP,
-    EXP2_SHORT,
     LN2_HIGH,
     LN2_LOW,
     clamp,
+    exp2_short,
     reduce,
     scale,
 )
@@ -58,16 +57,16 @@ _LOG_DOUBLE = (
     0.14796008154018664,
 )
 
-_LEAST_FLOAT = 0x3F2AAAAB  # 2/3
-_LEAST_DOUBLE = 0x3FE6A09E667F3BCD  # sqrt(1/2)
-_LEAST = {"float": _LEAST_FLOAT, "double": _LEAST_DOUBLE}
+# The bits of the least m: 2/3 and sqrt(1/2).
+_LEAST = {"float": 0x3F2AAAAB, "double": 0x3FE6A09E667F3BCD}
 _SMALLEST_NORMAL = {"float": 2.0**-126, "double": 2.0**-1022}
 # Makes every subnormal number normal.
 _LIFT = {"float": 23, "double": 52}
 _TINY_LOG1P = {"float": 2.0**-26, "double": 2.0**-55}
-# Adding the bits of 2^52 turns a small unsigned integer into a double; AVX2 converts no int64.
-_OFFSET = 2047
+# Setting the bits of 2^52 turns a small unsigned integer into a double; AVX2 converts no int64.
 _BITS_OF_2_52 = 0x4330000000000000
+# Greater than any -e, those of subnormal numbers included: makes the exponent unsigned.
+_OFFSET = 2047
 # ln 2 with 11 low bits of zero, so that its products with exponents are exact, and the rest.
 _LN2_HEAD = 0.69314718055989033
 _LN2_TAIL = 5.497923018708371e-14
@@ -79,7 +78,6 @@ def _exponent(k: Emitter, difference: Value, kind: str) -> Value:
     if kind == "float":
         power = difference & -(1 << mantissa)
         return k.convert("sitofp", power, kind) * 2.0**-mantissa
-    # An offset greater than any -e, those of subnormal numbers included, makes e positive.
     positive = (difference + (_OFFSET << mantissa)) >> mantissa
     return (positive | _BITS_OF_2_52).as_float - (2.0**52 + _OFFSET)
 
@@ -207,10 +205,7 @@ def _power_short(k: Emitter, magnitude: Value, y: Value | float) -> Value:
     e, f = _split(k, magnitude, may_be_subnormal=False)
     s = f / (f + 2.0)
     log2 = _with_limits(k, magnitude, k.fma(s, k.polynomial(s * s, _LOG2_SHORT), e))
-    exponent = clamp(k, log2 * y, -_EXP2_LIMIT, _EXP2_LIMIT)
-    shifted = exponent + ROUND_TO_INTEGER["double"]
-    r = exponent - (shifted - ROUND_TO_INTEGER["double"])
-    return k.narrow(k.polynomial(r, (1.0, *EXP2_SHORT)) * k.two_to_the(shifted))
+    return k.narrow(exp2_short(k, clamp(k, log2 * y, -_EXP2_LIMIT, _EXP2_LIMIT)))
 
 
 def _log_two_words(k: Emitter, magnitude: Value) -> tuple[Value, Value]:

@@ -12,11 +12,11 @@ erf the error was weighted by its effect on the result, which leaves slack where
 
 from __future__ import annotations
 
-from stax.lowering.vector_math.emit import ROUND_TO_INTEGER, Emitter, Value
+from stax.lowering.vector_math.emit import Emitter, Value
 from stax.lowering.vector_math.exponential import (
-    EXP2_SHORT,
     HALF_WAY,
     LOG2_E,
+    exp2_short,
     exp_minus_one,
     exp_reduced,
     limit,
@@ -67,6 +67,7 @@ _ERF_LIMIT = {"float": 3.95, "double": 5.95}
 
 
 def erf(k: Emitter, x: Value) -> Value:
+    """-expm1(-u) = (1 - 2^n) - 2^n (e^r - 1), with u a polynomial in |x|."""
     a = limit(k, k.absolute(x), _ERF_LIMIT[x.kind])
     minus_u = k.fma(-k.polynomial(a, _ERF[x.kind]), a, -a)
     shifted, _, r = reduce(k, minus_u)
@@ -137,11 +138,7 @@ def erfc(k: Emitter, x: Value) -> Value:
 
 def _gaussian_short(k: Emitter, a: Value, g: Value) -> Value:
     """Return g / (1 + 2 a) exp(-a^2) for a float32 a: its square is exact."""
-    exponent = a * a * -LOG2_E
-    shifted = exponent + ROUND_TO_INTEGER["double"]
-    r = exponent - (shifted - ROUND_TO_INTEGER["double"])
-    factor = g / k.fma(a, 2.0, 1.0)
-    return factor * k.polynomial(r, (1.0, *EXP2_SHORT)) * k.two_to_the(shifted)
+    return g / k.fma(a, 2.0, 1.0) * exp2_short(k, a * a * -LOG2_E)
 
 
 def _gaussian_long(k: Emitter, a: Value, g: Value) -> Value:

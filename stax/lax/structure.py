@@ -1,0 +1,425 @@
+"""`jax.lax`'s functions of whole arrays: shapes, slices, reductions, sorting, products."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stax import types
+from stax.array import asarray
+from stax.dtypes import common_dtype
+from stax.errors import ArgumentValueError, ShapeError
+from stax.numpy import creation, joining
+from stax.numpy.arguments import array, arrays
+from stax.numpy.elementwise import logaddexp
+from stax.numpy.sorting import places as places_of
+from stax.numpy.taking import take_along_axis
+from stax.operators import (
+    contract,
+    dynamic,
+    elementwise as ops,
+    index,
+    reduce as reductions,
+    reshape as shapes,
+    shape as moves,
+    sort as sorts,
+)
+from stax.operators.elementwise import convert
+from stax.types import canonical_axis, canonical_shape
+
+Function = Callable[..., Any]
+
+# --- shapes ---
+
+
+def broadcast(operand: Any, sizes: Sequence[Any]) -> Any:
+    """Return `operand` repeated along new leading axes of lengths `sizes`."""
+    x = array("broadcast", operand)
+    shape = (*canonical_shape(sizes), *x.shape)
+    return moves.broadcast_in_dim(x, shape, range(len(shape) - x.ndim, len(shape)))
+
+
+def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Sequence[int]) -> Any:
+    """Return `operand` in `shape`, its axis `i` at axis `broadcast_dimensions[i]`."""
+    return moves.broadcast_in_dim(array("broadcast_in_dim", operand), shape, broadcast_dimensions)
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+    """Return the shape to which arrays of `shapes` broadcast."""
+    return types.broadcast_shapes(*(canonical_shape(s) for s in shapes))
+
+
+def broadcast_to_rank(x: Any, rank: int) -> Any:
+    """Return `x` with axes of length 1 in front, so that it has `rank` axes."""
+    x = array("broadcast_to_rank", x)
+    return shapes.expand_dims(x, range(rank - x.ndim)) if rank > x.ndim else x
+
+
+def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None) -> Any:
+    """Return the elements in `new_sizes`, read in the order of axes `dimensions` if given."""
+    x = array("reshape", operand)
+    x = x if dimensions is None else shapes.transpose(x, dimensions)
+    return shapes.reshape(x, new_sizes)
+
+
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """Return `operand` with the axes from `start_dimension` to `stop_dimension` merged into one."""
+    x = array("collapse", operand)
+    start, stop, _ = builtins.slice(start_dimension, stop_dimension).indices(x.ndim)
+    merged = types.product(x.shape[start:stop])
+    return shapes.reshape(x, (*x.shape[:start], merged, *x.shape[stop:]))
+
+
+def transpose(operand: Any, permutation: Sequence[int]) -> Any:
+    """Return `operand` with its axes permuted."""
+    return shapes.transpose(array("transpose", operand), permutation)
+
+
+def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
+    """Return `array` with axes of length 1 at `dimensions` of the result."""
+    return shapes.expand_dims(asarray(array), tuple(dimensions))
+
+
+def squeeze(array: Any, dimensions: Sequence[int] | None = None) -> Any:
+    """Return `array` without `dimensions`, which have length 1."""
+    return shapes.squeeze(asarray(array), None if dimensions is None else tuple(dimensions))
+
+
+def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+    """Return `operand` with the elements along `dimensions` in reverse order."""
+    return shapes.rev(array("rev", operand), tuple(dimensions))
+
+
+def concatenate(operands: Sequence[Any], dimension: int) -> Any:
+    """Return `operands`, which have one dtype, one after the other along `dimension`."""
+    return moves.concatenate(arrays("concatenate", *operands), dimension)
+
+
+def split(operand: Any, sizes: Sequence[Any], axis: int = 0) -> tuple[Any, ...]:
+    """Return `operand` cut along `axis` into parts of lengths `sizes`."""
+    x, start, parts = array("split", operand), 0, []
+    where = canonical_axis(axis, x.ndim)
+    for size in sizes:
+        parts.append(moves.slice_in_dim(x, start, start + size, 1, where))
+        start += size
+    if start != x.shape[where]:
+        raise ShapeError(f"split: parts of {tuple(sizes)} do not make axis {axis} of {x.type}.")
+    return tuple(parts)
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Sequence[Any]) -> Any:
+    """Return `operand` padded by `(low, high, interior)` for each axis; low, high may cut."""
+    x = array("pad", operand)
+    value = array("pad", padding_value)
+    dtype, weak = common_dtype(x, value)
+    return moves.pad(convert(x, dtype, weak), convert(value, dtype, weak), padding_config)
+
+
+def iota(dtype: Any, size: Any) -> Any:
+    """Return 0, 1, ... `size - 1`."""
+    return moves.iota(dtype, (size,))
+
+
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int) -> Any:
+    """Return an array of `shape` that counts along `dimension`."""
+    return moves.iota(dtype, shape, dimension)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """Return an array of `shape` filled with a number."""
+    return creation.full(shape, fill_value, dtype)
+
+
+full_like, tile, stack, unstack = creation.full_like, joining.tile, joining.stack, joining.unstack
+
+
+def empty(shape: Any, dtype: Any) -> Any:
+    """Return an array of zeros: there is no uninitialised memory to see."""
+    return creation.zeros(shape, dtype)
+
+
+# --- slices ---
+
+
+def slice(
+    operand: Any,
+    start_indices: Sequence[Any],
+    limit_indices: Sequence[Any],
+    strides: Sequence[int] | None = None,
+) -> Any:
+    """Return the elements from `start_indices` up to `limit_indices`, within bounds."""
+    return moves.slice_(array("slice", operand), start_indices, limit_indices, strides)
+
+
+def slice_in_dim(
+    operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: int = 0
+) -> Any:
+    """Return `operand` with one axis sliced, as Python slices do."""
+    x = array("slice_in_dim", operand)
+    where = canonical_axis(axis, x.ndim)
+    length = x.shape[where]
+    if isinstance(length, int):
+        start, limit, _ = builtins.slice(start_index, limit_index).indices(length)
+        return moves.slice_in_dim(x, start, max(start, limit), stride, where)
+    return moves.slice_in_dim(x, start_index or 0, limit_index, stride, where)
+
+
+def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+    """Return the slice of `operand` at `index` along `axis`."""
+    x = array("index_in_dim", operand)
+    where = canonical_axis(axis, x.ndim)
+    length = x.shape[where]
+    if not -length <= index < length:
+        raise IndexError(f"index {index} is out of bounds for axis {axis} of length {length}")
+    place = index % length
+    found = moves.slice_in_dim(x, place, place + 1, 1, where)
+    return found if keepdims else shapes.squeeze(found, where)
+
+
+def _starts(x: Any, start: Any, axis: int) -> list[Any]:
+    starts: list[Any] = [0] * x.ndim
+    starts[axis] = _start(start)
+    return starts
+
+
+def _start(start: Any) -> Any:
+    return start if isinstance(start, int) else asarray(start)
+
+
+def dynamic_slice(
+    operand: Any,
+    start_indices: Any,
+    slice_sizes: Sequence[Any],
+    *,
+    allow_negative_indices: Any = True,
+) -> Any:
+    """Return the part of shape `slice_sizes` at `start_indices`, moved so that it lies within."""
+    x = array("dynamic_slice", operand)
+    return dynamic.dynamic_slice(x, [_start(s) for s in start_indices], slice_sizes)
+
+
+def dynamic_slice_in_dim(
+    operand: Any,
+    start_index: Any,
+    slice_size: Any,
+    axis: int = 0,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """Return `slice_size` elements from `start_index` along `axis`."""
+    x = array("dynamic_slice_in_dim", operand)
+    where = canonical_axis(axis, x.ndim)
+    sizes = [slice_size if i == where else n for i, n in enumerate(x.shape)]
+    return dynamic.dynamic_slice(x, _starts(x, start_index, where), sizes)
+
+
+def dynamic_index_in_dim(
+    operand: Any,
+    index: Any,
+    axis: int = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """Return the slice at `index`, which may be traced, along `axis`."""
+    found = dynamic_slice_in_dim(operand, index, 1, axis)
+    return found if keepdims else shapes.squeeze(found, axis)
+
+
+def dynamic_update_slice(
+    operand: Any, update: Any, start_indices: Any, *, allow_negative_indices: Any = True
+) -> Any:
+    """Return `operand` with the part at `start_indices` replaced by `update`."""
+    x, new = arrays("dynamic_update_slice", operand, update)
+    new = convert(new, x.dtype, x.weak_type) if new.weak_type else new
+    return dynamic.dynamic_update_slice(x, new, [_start(s) for s in start_indices])
+
+
+def dynamic_update_slice_in_dim(
+    operand: Any,
+    update: Any,
+    start_index: Any,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """Return `operand` with the part from `start_index` along `axis` replaced by `update`."""
+    x = array("dynamic_update_slice_in_dim", operand)
+    starts = _starts(x, start_index, canonical_axis(axis, x.ndim))
+    return dynamic_update_slice(x, update, starts)
+
+
+def dynamic_update_index_in_dim(
+    operand: Any,
+    update: Any,
+    index: Any,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """Return `operand` with the slice at `index` along `axis` replaced by `update`."""
+    x, new = arrays("dynamic_update_index_in_dim", operand, update)
+    if new.ndim != x.ndim:
+        new = shapes.expand_dims(new, canonical_axis(axis, x.ndim))
+    return dynamic_update_slice_in_dim(x, new, index, axis)
+
+
+GatherDimensionNumbers = index.GatherDimensionNumbers
+ScatterDimensionNumbers = index.ScatterDimensionNumbers
+GatherScatterMode = index.GatherScatterMode
+gather, scatter, scatter_add = index.gather, index.scatter, index.scatter_add
+scatter_mul, scatter_min, scatter_max = index.scatter_mul, index.scatter_min, index.scatter_max
+
+
+def scatter_sub(
+    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: Any, **options: Any
+) -> Any:
+    """Return `operand` with windows of `updates` subtracted from it."""
+    less = ops.neg(array("scatter_sub", updates))
+    return index.scatter_add(operand, scatter_indices, less, dimension_numbers, **options)
+
+
+# --- reductions ---
+
+
+def _reduction(name: str, op: Function, meaning: str) -> Function:
+    def function(operand: Any, axes: Sequence[int]) -> Any:
+        return op(array(name, operand), axes)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Return {meaning} over `axes`, which the result does not have."
+    return function
+
+
+reduce_sum = _reduction("reduce_sum", reductions.reduce_sum, "the sum")
+reduce_prod = _reduction("reduce_prod", reductions.reduce_prod, "the product")
+reduce_max = _reduction("reduce_max", reductions.reduce_max, "the largest element")
+reduce_min = _reduction("reduce_min", reductions.reduce_min, "the smallest element")
+reduce_and = _reduction("reduce_and", reductions.reduce_and, "whether all hold")
+reduce_or = _reduction("reduce_or", reductions.reduce_or, "whether any holds")
+
+
+def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Return the first place of the largest element along `axis`, as `index_dtype`."""
+    return reductions.argmax(array("argmax", operand), axis, types.check_dtype(index_dtype))
+
+
+def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """Return the first place of the smallest element along `axis`, as `index_dtype`."""
+    return reductions.argmin(array("argmin", operand), axis, types.check_dtype(index_dtype))
+
+
+def _running(name: str, op: Function, meaning: str) -> Function:
+    def function(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+        return op(array(name, operand), axis, reverse)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"Return the running {meaning} along `axis`, from its end if `reverse`."
+    return function
+
+
+cumsum = _running("cumsum", reductions.cumsum, "sums")
+cumprod = _running("cumprod", reductions.cumprod, "products")
+cummax = _running("cummax", reductions.cummax, "maxima")
+cummin = _running("cummin", reductions.cummin, "minima")
+
+
+def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+    """Return the logarithms of the running sums of exponentials along `axis`."""
+    x = array("cumlogsumexp", operand)
+    where = canonical_axis(axis, x.ndim)
+    x = shapes.rev(x, where) if reverse else x
+    step, length = 1, x.shape[where]
+    while step < length:
+        # Each pass doubles how many elements every place has taken up.
+        before = moves.slice_in_dim(x, 0, length - step, 1, where)
+        after = moves.slice_in_dim(x, step, length, 1, where)
+        head = moves.slice_in_dim(x, 0, step, 1, where)
+        x = moves.concatenate([head, logaddexp(before, after)], where)
+        step *= 2
+    return shapes.rev(x, where) if reverse else x
+
+
+# --- sorting ---
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """Return arrays sorted along `dimension` by the first `num_keys` of them, NaN last."""
+    if isinstance(operand, tuple | list):
+        given = tuple(arrays("sort", *operand))
+        return sorts.sort(given, dimension, num_keys, is_stable)
+    return sorts.sort(array("sort", operand), dimension, num_keys, is_stable)
+
+
+def sort_key_val(
+    keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
+) -> tuple[Any, Any]:
+    """Return `keys` sorted along `dimension`, and `values` in the same order."""
+    result = sort((keys, values), dimension, is_stable, 1)
+    return result[0], result[1]
+
+
+def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
+    """Return the `k` largest elements along `axis`, in falling order, and their places.
+
+    Of equal elements the first comes first; NaN counts as largest.
+    """
+    x = array("top_k", operand)
+    where = canonical_axis(axis, x.ndim)
+    if not 0 <= k <= x.shape[where]:
+        raise ArgumentValueError(
+            f"top_k: there are not {k} elements along axis {axis} of {x.type}."
+        )
+    found = moves.slice_in_dim(places_of(x, where, descending=True), 0, k, 1, where)
+    return take_along_axis(x, found, where, mode="clip", wrap_negative_indices=False), found
+
+
+# --- products ---
+
+
+def dot(
+    lhs: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: Any = None,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """Return the product of vectors or matrices, or the general one if axes are named."""
+    lhs, rhs = operands_of_product(lhs, rhs)
+    if dimension_numbers is not None:
+        return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
+    if not (1 <= lhs.ndim <= 2 and 1 <= rhs.ndim <= 2):
+        raise ShapeError(f"dot takes vectors and matrices, not {lhs.type} and {rhs.type}.")
+    numbers = (((lhs.ndim - 1,), (0,)), ((), ()))
+    return contract.dot_general(lhs, rhs, numbers, precision, preferred_element_type)
+
+
+def operands_of_product(lhs: Any, rhs: Any) -> list[Any]:
+    """Return the operands of a product; a weak one takes the other's dtype."""
+    found = arrays("dot", lhs, rhs)
+    if found[0].weak_type == found[1].weak_type:
+        return found
+    dtype, weak = common_dtype(*found)
+    return [convert(x, dtype, weak) if x.weak_type else x for x in found]
+
+
+def dot_general(
+    lhs: Any,
+    rhs: Any,
+    dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """Return the general product; `dimension_numbers` is (contracted, batch), pairs of axes."""
+    lhs, rhs = operands_of_product(lhs, rhs)
+    return contract.dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
+
+
+def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
+    """Return the products of matrices in the last two axes; the others are batch axes."""
+    lhs, rhs = operands_of_product(lhs, rhs)
+    batch = tuple(range(lhs.ndim - 2))
+    numbers = (((lhs.ndim - 1,), (rhs.ndim - 2,)), (batch, batch))
+    return contract.dot_general(lhs, rhs, numbers, precision)

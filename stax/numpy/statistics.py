@@ -1,0 +1,367 @@
+"""Means, sums and extremes that leave out NaN, and what else describes a sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stax import types
+from stax.errors import ArgumentValueError, ShapeError
+from stax.numpy import reductions
+from stax.numpy.arguments import Axis, array, inexact, inexact_operands, promoted, refuse_out
+from stax.numpy.elementwise import isnan, where as choose
+from stax.numpy.joining import concatenate
+from stax.numpy.linear import dot
+from stax.numpy.manipulation import sliced
+from stax.numpy.sorting import searchsorted
+from stax.numpy.taking import diagonal, take
+from stax.operators import elementwise as ops
+from stax.operators.arithmetic import add, divide, multiply, not_equal, power, subtract
+from stax.operators.elementwise import convert, like
+from stax.operators.index import ScatterDimensionNumbers, scatter_add
+from stax.operators.reshape import expand_dims, reshape, transpose
+from stax.operators.shape import broadcast_in_dim, broadcast_to
+from stax.trace import full
+from stax.types import canonical_axis
+
+
+def average(
+    a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+) -> Any:
+    """Return the mean over `axis`, weighted; with `returned`, also the sum of the weights."""
+    a = inexact("average", a)
+    if weights is None:
+        result = reductions.mean(a, axis, keepdims=keepdims)
+        count = reductions.sum(like(a, 1), axis, keepdims=keepdims)
+        return (result, count) if returned else result
+    weights = array("average", weights)
+    if weights.ndim != a.ndim:
+        if weights.ndim != 1 or not isinstance(axis, int):
+            raise ShapeError(
+                f"average: weights {weights.type} do not go with {a.type} and {axis=}."
+            )
+        weights = broadcast_in_dim(weights, a.shape, (canonical_axis(axis, a.ndim),))
+    a, weights = inexact_operands("average", a, weights)
+    total = reductions.sum(weights, axis, keepdims=keepdims)
+    result = ops.div(reductions.sum(ops.mul(a, weights), axis, keepdims=keepdims), total)
+    return (result, total) if returned else result
+
+
+# --- without NaN ---
+
+
+def _with(a: Any, value: Any) -> Any:
+    """Return `a` with NaN replaced by a number."""
+    return choose(isnan(a), convert(array("nan", value), a.dtype, a.weak_type), a)
+
+
+def _present(a: Any, where: Any) -> Any:
+    """Return which elements take part: those selected that are not NaN."""
+    there = ops.not_(isnan(a))
+    return there if where is None else ops.and_(*_shared(there, where))
+
+
+def _shared(mask: Any, where: Any) -> tuple[Any, Any]:
+    where = array("where", where)
+    return mask, broadcast_to(where, mask.shape)
+
+
+def nansum(
+    a: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """Return the sum over `axis` of the elements that are not NaN."""
+    return reductions.sum(_with(array("nansum", a), 0), axis, dtype, out, keepdims, initial, where)
+
+
+def nanprod(
+    a: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """Return the product over `axis` of the elements that are not NaN."""
+    return reductions.prod(
+        _with(array("nanprod", a), 1), axis, dtype, out, keepdims, initial, where
+    )
+
+
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return running sums in which NaN counts as 0."""
+    return reductions.cumsum(_with(array("nancumsum", a), 0), axis, dtype, out)
+
+
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+    """Return running products in which NaN counts as 1."""
+    return reductions.cumprod(_with(array("nancumprod", a), 1), axis, dtype, out)
+
+
+def nanmean(
+    a: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    where: Any = None,
+) -> Any:
+    """Return the mean over `axis` of the elements that are not NaN."""
+    a = array("nanmean", a)
+    return reductions.mean(a, axis, dtype, out, keepdims, where=_present(a, where))
+
+
+def nanvar(
+    a: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    mean: Any = None,
+) -> Any:
+    """Return the variance over `axis` of the elements that are not NaN."""
+    a = array("nanvar", a)
+    mask = _present(a, where)
+    return reductions.var(a, axis, dtype, out, ddof, keepdims, where=mask, mean=mean)
+
+
+def nanstd(
+    a: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: bool = False,
+    where: Any = None,
+    mean: Any = None,
+) -> Any:
+    """Return the standard deviation over `axis` of the elements that are not NaN."""
+    a = array("nanstd", a)
+    mask = _present(a, where)
+    return reductions.std(a, axis, dtype, out, ddof, keepdims, where=mask, mean=mean)
+
+
+def _nan_extreme(
+    name: str, a: Any, axis: Axis, keepdims: bool, initial: Any, where: Any, value: Any
+) -> Any:
+    a = array(name, a)
+    reduction = reductions.max if name == "nanmax" else reductions.min
+    if not types.is_float(a.dtype):
+        return reduction(a, axis, keepdims=keepdims, initial=initial, where=where)
+    result = reduction(_with(a, value), axis, keepdims=keepdims, initial=initial, where=where)
+    if initial is not None:
+        return result
+    return choose(
+        reductions.all(isnan(a), axis, keepdims=keepdims), like(result, float("nan")), result
+    )
+
+
+def nanmax(
+    a: Any,
+    axis: Axis = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """Return the largest element over `axis` that is not NaN; NaN if there is none."""
+    refuse_out("nanmax", out)
+    return _nan_extreme("nanmax", a, axis, keepdims, initial, where, -float("inf"))
+
+
+def nanmin(
+    a: Any,
+    axis: Axis = None,
+    out: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """Return the smallest element over `axis` that is not NaN; NaN if there is none."""
+    refuse_out("nanmin", out)
+    return _nan_extreme("nanmin", a, axis, keepdims, initial, where, float("inf"))
+
+
+def _nan_place(a: Any, axis: int | None, keepdims: bool | None, find: Any, value: float) -> Any:
+    if not types.is_float(a.dtype):
+        return find(a, axis, keepdims=keepdims)
+    found = find(_with(a, value), axis, keepdims=keepdims)
+    none = reductions.all(isnan(a), axis, keepdims=bool(keepdims))
+    return choose(none, like(found, -1), found)
+
+
+def nanargmax(
+    a: Any, axis: int | None = None, out: Any = None, keepdims: bool | None = None
+) -> Any:
+    """Return the first place of the largest element that is not NaN; -1 if there is none."""
+    refuse_out("nanargmax", out)
+    a = array("nanargmax", a)
+    return _nan_place(a, axis, keepdims, reductions.argmax, -float("inf"))
+
+
+def nanargmin(
+    a: Any, axis: int | None = None, out: Any = None, keepdims: bool | None = None
+) -> Any:
+    """Return the first place of the smallest element that is not NaN; -1 if there is none."""
+    refuse_out("nanargmin", out)
+    a = array("nanargmin", a)
+    return _nan_place(a, axis, keepdims, reductions.argmin, float("inf"))
+
+
+# --- covariance ---
+
+
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    dtype: Any = None,
+) -> Any:
+    """Return the covariance matrix of variables in rows (in columns unless `rowvar`)."""
+    if fweights is not None or aweights is not None:
+        raise NotImplementedError("cov: weights are not supported")
+    rows = _variables(m, rowvar)
+    if y is not None:
+        rows = concatenate([rows, _variables(y, rowvar)], 0)
+    centred = subtract(rows, reductions.mean(rows, 1, keepdims=True))
+    less = ddof if ddof is not None else 0 if bias else 1
+    product = dot(centred, transpose(centred))
+    result = divide(product, max(0, rows.shape[1] - less))
+    result = result if rows.shape[0] > 1 else reshape(result, ())
+    return result if dtype is None else convert(result, types.check_dtype(dtype))
+
+
+def _variables(x: Any, rowvar: bool) -> Any:
+    x = inexact("cov", x)
+    if x.ndim > 2:
+        raise ArgumentValueError(f"cov takes at most two axes, not {x.type}.")
+    x = expand_dims(x, range(2 - x.ndim)) if x.ndim < 2 else x
+    return x if rowvar or x.shape[0] == 1 else transpose(x)
+
+
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
+    """Return the correlation matrix of variables in rows (in columns unless `rowvar`)."""
+    found = cov(x, y, rowvar, dtype=dtype)
+    if not found.ndim:
+        return divide(found, found)
+    scale = ops.sqrt(diagonal(found))
+    result = divide(divide(found, expand_dims(scale, 1)), expand_dims(scale, 0))
+    return ops.minimum(ops.maximum(result, like(result, -1)), like(result, 1))
+
+
+# --- differences and integrals ---
+
+
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Return the differences of neighbours along `axis`, `n` times over."""
+    a = array("diff", a)
+    where = canonical_axis(axis, a.ndim)
+    parts = [_beside(x, a, where) for x in (prepend, append)]
+    whole = [x for x in (parts[0], a, parts[1]) if x is not None]
+    a = concatenate(whole, where) if len(whole) > 1 else a
+    for _ in range(n):
+        length = a.shape[where]
+        if length == 0:
+            return a
+        after, before = sliced(a, 1, length, where), sliced(a, 0, length - 1, where)
+        a = not_equal(after, before) if types.is_bool(a.dtype) else subtract(after, before)
+    return a
+
+
+def _beside(x: Any, a: Any, axis: int) -> Any:
+    if x is None:
+        return None
+    x = array("diff", x)
+    if x.ndim:
+        return x
+    return broadcast_to(x, tuple(1 if i == axis else n for i, n in enumerate(a.shape)))
+
+
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """Return the differences of neighbours of the flattened array, with more put around them."""
+    flat = reshape(array("ediff1d", ary), (-1,))
+    parts = [to_begin, diff(flat), to_end]
+    return concatenate([reshape(array("ediff1d", p), (-1,)) for p in parts if p is not None], 0)
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """Return the integral along `axis` by the trapezoidal rule."""
+    y = inexact("trapezoid", y)
+    where = canonical_axis(axis, y.ndim)
+    if x is None:
+        steps: Any = array("trapezoid", dx)
+    else:
+        x = array("trapezoid", x)
+        steps = diff(x, axis=where if x.ndim > 1 else 0)
+        if x.ndim == 1:
+            steps = reshape(steps, [-1 if i == where else 1 for i in range(y.ndim)])
+    length = y.shape[where]
+    middle = add(sliced(y, 1, length, where), sliced(y, 0, length - 1, where))
+    return multiply(0.5, reductions.sum(multiply(steps, middle), where))
+
+
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Any:
+    """Return the piecewise linear function through the points `(xp, fp)` at each element of `x`."""
+    if period is not None:
+        raise NotImplementedError("interp: period is not supported")
+    x, xp, fp = (inexact("interp", v) for v in (x, xp, fp))
+    x, xp, fp = promoted("interp", [x, xp, fp])
+    if xp.ndim != 1 or fp.ndim != 1 or xp.shape != fp.shape:
+        raise ArgumentValueError(f"interp: {xp.type} and {fp.type} are not vectors of one length.")
+    last = xp.shape[0] - 1
+    after = searchsorted(xp, x, "right")
+    after = ops.minimum(ops.maximum(after, like(after, 1)), like(after, max(last, 1)))
+    low, high = take(xp, ops.sub(after, like(after, 1)), mode="clip"), take(xp, after, mode="clip")
+    below, above = (
+        take(fp, ops.sub(after, like(after, 1)), mode="clip"),
+        take(fp, after, mode="clip"),
+    )
+    width = subtract(high, low)
+    flat = ops.eq(width, like(width, 0))
+    slope = divide(subtract(above, below), choose(flat, 1, width))
+    result = choose(flat, below, add(below, multiply(subtract(x, low), slope)))
+    first, final = take(xp, full((), 0, types.int32)), take(xp, full((), last, types.int32))
+    left = take(fp, full((), 0, types.int32)) if left is None else left
+    right = take(fp, full((), last, types.int32)) if right is None else right
+    return choose(x < first, left, choose(x > final, right, result))
+
+
+# --- counting ---
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
+    """Return how often each of 0, 1, ... occurs in `x`, or the sum of its weights.
+
+    `length` is the number of counts; without it the values of `x` must be known.
+    """
+    x = array("bincount", x)
+    if x.ndim != 1 or not types.is_integer(x.dtype):
+        raise ArgumentValueError(f"bincount takes a vector of integers, not {x.type}.")
+    if length is None:
+        length = max(minlength, int(reductions.max(x)) + 1 if x.size else 0)
+    x = ops.maximum(x, like(x, 0))
+    units = full(x.shape, 1, types.int_dtype()) if weights is None else array("bincount", weights)
+    numbers = ScatterDimensionNumbers((), (0,), (0,))
+    zeros = full((length,), 0, units.dtype)
+    return scatter_add(zeros, expand_dims(x, 1), units, numbers, mode="drop")
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """Return the matrix of the powers of the elements of `x`, falling unless `increasing`."""
+    x = array("vander", x)
+    count = x.shape[0] if N is None else N
+    exponents = range(count) if increasing else range(count - 1, -1, -1)
+    return concatenate([expand_dims(power(x, k), 1) for k in exponents], 1)
