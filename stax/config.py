@@ -1,8 +1,9 @@
 """Settings that change what a program means or how it is compiled, as contexts.
 
 A setting is read with `config.enable_x64` and set for a block with `with enable_x64(True):`, or for
-the whole thread with `config.update("enable_x64", True)`.  `config.key()` is what a compiled variant
-is specialised on.  Values live in context variables, so threads do not see each other's blocks.
+the whole process with `config.update("enable_x64", True)`.  `config.key()` is what a compiled
+variant is specialised on.  Values live in context variables, so threads do not see each other's
+blocks.
 """
 
 from __future__ import annotations
@@ -24,9 +25,7 @@ class Config:
 
     def __init__(self, **defaults: Any) -> None:
         self._defaults = defaults
-        self._overrides: ContextVar[dict[str, Any] | None] = ContextVar(
-            "stax_config", default=None
-        )
+        self._overrides: ContextVar[dict[str, Any] | None] = ContextVar("stax_config", default=None)
         # Compiled functions skip Python only while nothing is overridden in any thread; they
         # listen to how many blocks are open.
         self.active_overrides = 0

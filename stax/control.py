@@ -39,7 +39,10 @@ class Call(Op):
 
     def abstract_eval(self, *types: ArrayType) -> TupleType:
         if len(types) != len(self.graph.inputs):
-            raise ShapeError(f"call: {self.graph.name} takes {len(self.graph.inputs)} arguments, got {len(types)}.")  # fmt: skip
+            raise ShapeError(
+                f"call: {self.graph.name} takes {len(self.graph.inputs)} arguments, got "
+                f"{len(types)}."
+            )
         for given, wanted in zip(types, self.graph.input_types, strict=True):
             if given.strong() is not wanted.strong():
                 raise ShapeError(f"call: {self.graph.name} takes {wanted}, got {given}.")
@@ -69,7 +72,9 @@ class Call(Op):
         cts = [
             _zeros(t) if c is None else c for c, t in zip(ct, self.graph.output_types, strict=True)
         ]
-        found = iter(results(bind(Call(graph), *(x for x in inputs if not isinstance(x, Linear)), *cts)))
+        found = iter(
+            results(bind(Call(graph), *(x for x in inputs if not isinstance(x, Linear)), *cts))
+        )
         marks = iter(has_ct)
         return [next(found) if f and next(marks) else None for f in flags]
 
@@ -92,4 +97,3 @@ def _spread(tangents: Sequence[Any], marks: Sequence[bool]) -> tuple[Any, ...]:
 def call(graph: Graph, *args: Any) -> tuple[Any, ...]:
     """Apply `graph` to `args` as one node and return the tuple of its results."""
     return results(bind(Call(graph), *args))
-

@@ -63,7 +63,7 @@ class ArgumentValueError(StaxError, ValueError):
     """An argument has the right type and a value that makes no sense."""
 
 
-class MissingRule(StaxError, NotImplementedError):  # noqa: N818
+class MissingRule(StaxError, NotImplementedError):
     """An op lacks the rule that a transform needs."""
 
 
@@ -95,7 +95,7 @@ class UnexpectedTracerError(StaxError):
     """A traced array was used after its trace ended, or outside the function that made it."""
 
 
-class InconclusiveDimensionOperation(StaxError, ValueError):  # noqa: N818
+class InconclusiveDimensionOperation(StaxError, ValueError):
     """A comparison of symbolic extents cannot be decided for all their values."""
 
 

@@ -105,7 +105,10 @@ class Extent:
     def __index__(self) -> NoReturn:
         raise ConcretizationTypeError(
             f"the length {self} of an axis is not known while tracing.",
-            advice="Write the program without the number, or compile it for one length (without dynamic=).",
+            advice=(
+                "Write the program without the number, or compile it for one length (without "
+                "dynamic=)."
+            ),
         )
 
     __int__ = __index__
@@ -116,13 +119,16 @@ class Extent:
     def __repr__(self) -> str:
         parts = []
         for monomial, coefficient in self.terms:
-            factors = list(monomial) if coefficient == 1 and monomial else [str(coefficient), *monomial]
+            factors = (
+                list(monomial) if coefficient == 1 and monomial else [str(coefficient), *monomial]
+            )
             parts.append("*".join(factors))
         return " + ".join(parts).replace("+ -", "- ")
 
     def _undecided(self, question: str) -> NoReturn:
         raise InconclusiveDimensionOperation(
-            f"{question} depends on {', '.join(self.symbols())}, which can be any length from {SMALLEST} up.",
+            f"{question} depends on {', '.join(self.symbols())}, which can be any length "
+            f"from {SMALLEST} up.",
             advice="Compile for fixed lengths, or write the program so that it does not ask.",
         )
 
@@ -145,7 +151,9 @@ def product(extents: tuple[Dimension, ...]) -> Dimension:
 
 def same_shape(a: tuple[Dimension, ...], b: tuple[Dimension, ...]) -> bool:
     """Say whether two shapes are known to be equal, without asking what cannot be decided."""
-    return a is b or len(a) == len(b) and all(x is y or _identical(x, y) for x, y in zip(a, b, strict=True))
+    return a is b or (
+        len(a) == len(b) and all(x is y or _identical(x, y) for x, y in zip(a, b, strict=True))
+    )
 
 
 def _identical(a: Dimension, b: Dimension) -> bool:

@@ -46,7 +46,7 @@ def typed(value: Any) -> Any:
 class _Interning(type):
     """Metaclass that returns the one op of a class with given parameters."""
 
-    _ops: WeakValueDictionary[Any, Op] = WeakValueDictionary()
+    _ops: ClassVar[WeakValueDictionary[Any, Op]] = WeakValueDictionary()
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         op = super().__call__(*args, **kwargs)

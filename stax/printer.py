@@ -82,9 +82,9 @@ def to_text(graph: Graph, show_source: bool = False) -> str:
         texts.append(_one(current, show_source))
         for node in current.nodes:
             for held in node.op.parameters().values():
-                if isinstance(held, Graph) and seen.setdefault(held.name, held) is held:
-                    if held not in pending and held is not current:
-                        pending.append(held)
+                if isinstance(held, Graph) and held.name not in seen:
+                    seen[held.name] = held
+                    pending.append(held)
     return "\n\n".join(texts)
 
 
@@ -110,7 +110,9 @@ def _head(node: Node) -> str:
 
 
 def _braces(node: Node) -> str:
-    if isinstance(node.op, Constant) or isinstance(node.type, TupleType) and not node.op.parameters():
+    if isinstance(node.op, Constant) or (
+        isinstance(node.type, TupleType) and not node.op.parameters()
+    ):
         return ""
     inner = ", ".join(f"{k}={format_value(v)}" for k, v in node.op.parameters().items())
     return f"  {{{inner}}}" if inner else ""

@@ -145,8 +145,13 @@ class Proxy:
 
 
 _ADVICE: dict[type, str] = {
-    errors.TracerBoolConversionError: "Use where(condition, a, b) or cond, or mark the argument with static_argnums.",
-    errors.TracerIntegerConversionError: "Indices of arrays may be traced (x[i], dynamic_slice); shapes and range() may not.\nMark the argument with static_argnums.",
+    errors.TracerBoolConversionError: (
+        "Use where(condition, a, b) or cond, or mark the argument with static_argnums."
+    ),
+    errors.TracerIntegerConversionError: (
+        "Indices of arrays may be traced (x[i], dynamic_slice); shapes and range() may "
+        "not.\nMark the argument with static_argnums."
+    ),
     errors.TracerArrayConversionError: "Use the function of stax.numpy in place of NumPy's.",
     errors.ConcretizationTypeError: "Keep it an array, or mark the argument with static_argnums.",
 }
@@ -298,7 +303,9 @@ class Trace(AbstractContextManager["Trace"]):
                 unknown = self._settle_input(node)
                 if unknown is not None:
                     return unknown
-            stack += [x for x in node.inputs if not isinstance(self.known.get(x), np.ndarray | tuple)]
+            stack += [
+                x for x in node.inputs if not isinstance(self.known.get(x), np.ndarray | tuple)
+            ]
         links.evaluate([n for n in self.builder.nodes if n in needed], self.known)
         return None
 
@@ -383,6 +390,8 @@ def escaped(proxy: Proxy) -> errors.UnexpectedTracerError:
         f"a traced array was used {where} the trace that made it.",
         values=[(proxy.node.op.name, repr(proxy.type), described(proxy.node))],
         doing=[f"not tracing {trace.function} for {trace.transform}"],
-        advice="Return the value from the function; do not store it in a global, an attribute or a list.",
+        advice=(
+            "Return the value from the function; do not store it in a global, an attribute "
+            "or a list."
+        ),
     )
-

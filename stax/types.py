@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from weakref import WeakValueDictionary
 
 import ml_dtypes
@@ -165,7 +165,9 @@ class ArrayType:
     """A dtype, a shape and the weak flag; interned, so `is` compares them."""
 
     __slots__ = ("__weakref__", "dtype", "shape", "weak")
-    _interned: WeakValueDictionary[tuple[Any, Shape, bool], ArrayType] = WeakValueDictionary()
+    _interned: ClassVar[WeakValueDictionary[tuple[Any, Shape, bool], ArrayType]] = (
+        WeakValueDictionary()
+    )
 
     dtype: Any
     shape: Shape
@@ -279,7 +281,9 @@ def canonical_shape(shape: Any) -> Shape:
     except TypeError:
         raise ArgumentError(
             f"a shape is a sequence of integers, not {shape!r}.",
-            advice="Under jit, shapes are static: pass them with static_argnums or close over them.",
+            advice=(
+                "Under jit, shapes are static: pass them with static_argnums or close over them."
+            ),
         ) from None
     if any(isinstance(s, int) and s < 0 for s in result):
         raise ShapeError(f"a shape has no negative lengths: {result}.")
@@ -322,7 +326,8 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
 _WEAK_INT, _WEAK_FLOAT, _WEAK_COMPLEX = "i*", "f*", "c*"
 _LATTICE: dict[Any, tuple[Any, ...]] = {
     bool_: (_WEAK_INT,), _WEAK_INT: (uint8, int8), _WEAK_FLOAT: (bfloat16, float16, _WEAK_COMPLEX),
-    uint8: (int16, uint16), uint16: (int32, uint32), uint32: (int64, uint64), uint64: (_WEAK_FLOAT,),
+    uint8: (int16, uint16), uint16: (int32, uint32), uint32: (int64, uint64),
+    uint64: (_WEAK_FLOAT,),
     int8: (int16,), int16: (int32,), int32: (int64,), int64: (_WEAK_FLOAT,),
     bfloat16: (float32,), float16: (float32,), float32: (float64, complex64),
     float64: (complex128,), complex64: (complex128,), complex128: (), _WEAK_COMPLEX: (complex64,),
@@ -357,8 +362,10 @@ def _lattice_node(t: ArrayType) -> Any:
 def _promote(types: tuple[ArrayType, ...], x64: bool, mode: str) -> tuple[np.dtype, bool]:
     nodes = tuple(_lattice_node(t) for t in types)
     if mode == "strict" and len({n for n in nodes if not isinstance(n, str)}) > 1:
-        raise DTypeError(f"strict promotion refuses to mix {', '.join(map(repr, types))}.",
-                         advice="Convert with astype, or set numpy_dtype_promotion to 'standard'.")  # fmt: skip
+        raise DTypeError(
+            f"strict promotion refuses to mix {', '.join(map(repr, types))}.",
+            advice="Convert with astype, or set numpy_dtype_promotion to 'standard'.",
+        )
     joined = _join(*nodes)
     if not isinstance(joined, str):
         wide = joined if x64 or any(n == joined for n in nodes) else _NARROW.get(joined, joined)

@@ -15,7 +15,9 @@ class ShapeDtypeStruct:
 
     __slots__ = ("dtype", "shape", "weak_type")
 
-    def __init__(self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False, **_: Any) -> None:
+    def __init__(
+        self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False, **_: Any
+    ) -> None:
         self.shape = tuple(shape)
         self.dtype = np.dtype(dtype) if not hasattr(dtype, "words") else dtype
         self.weak_type = weak_type

@@ -2,8 +2,8 @@
 
 A call goes to the native entry first, which knows the variants for flat positional arrays.  Every
 other call comes to `_Specializer.call`: it flattens the arguments, looks the variant up by key
-(structure, types, static arguments, configuration), traces and compiles if there is none, and runs it.
-Inside an outer trace a jitted function is inlined.
+(structure, types, static arguments, configuration), traces and compiles if there is none, and runs
+it.  Inside an outer trace a jitted function is inlined.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ class Variant:
         return f"<variant {self.traced.graph.name}({shown})>"
 
 
-class JitFunction(functools.partial):  # type: ignore[type-arg]
+class JitFunction(functools.partial):
     """A jitted function.  Calling it calls the native entry; it binds as a method."""
 
-    __slots__ = ()
+    __wrapped__: Callable[..., Any]
+    _specializer: _Specializer
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -78,7 +79,9 @@ class JitFunction(functools.partial):  # type: ignore[type-arg]
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the shapes and dtypes of the result for these arguments."""
         traced = self._specializer.variant(args, kwargs).traced
-        return traced.out_tree.unflatten([ShapeDtypeStruct(t.shape, t.dtype) for t in traced.graph.output_types])  # fmt: skip
+        return traced.out_tree.unflatten(
+            [ShapeDtypeStruct(t.shape, t.dtype) for t in traced.graph.output_types]
+        )
 
     def variants(self) -> list[Variant]:
         """Return the specializations that exist, oldest first."""
@@ -192,13 +195,19 @@ class _Specializer:
         variant = self.variants.get(key)
         if variant is None:
             with self.lock:
-                variant = self.variants.get(key) or self._trace(key, fun, arguments, types, rest, keywords)
+                variant = self.variants.get(key) or self._trace(
+                    key, fun, arguments, types, rest, keywords
+                )
         variant.calls += 1
         return variant, arguments
 
-    def _trace(self, key: Any, fun: Any, arguments: Any, types: Any, args: Any, kwargs: Any) -> Variant:
+    def _trace(
+        self, key: Any, fun: Any, arguments: Any, types: Any, args: Any, kwargs: Any
+    ) -> Variant:
         with _no_collection():
-            traced = trace_function(fun, arguments, "jit", types=types, names=labels(fun, args, kwargs))
+            traced = trace_function(
+                fun, arguments, "jit", types=types, names=labels(fun, args, kwargs)
+            )
         variant = Variant(key, traced)
         if traced.cacheable:
             self.variants[key] = variant
@@ -206,7 +215,9 @@ class _Specializer:
 
     def _run(self, variant: Variant, arguments: Any) -> list[Any]:
         captures = variant.traced.captures
-        values = [np.asarray(x if type(x) is Array else links.as_array(x)) for x in arguments.leaves]
+        values = [
+            np.asarray(x if type(x) is Array else links.as_array(x)) for x in arguments.leaves
+        ]
         values += [np.asarray(c) for c in captures]
         if variant.program is None and not variant.fallback:
             with variant.lock:
@@ -248,7 +259,9 @@ class _Specializer:
         if not options.static_argnums and not options.static_argnames:
             return (), self.fun, args, kwargs
         positions = {p % len(args) for p in options.static_argnums if -len(args) <= p < len(args)}
-        positions |= {i for i, n in enumerate(self.names[: len(args)]) if n in options.static_argnames}
+        positions |= {
+            i for i, n in enumerate(self.names[: len(args)]) if n in options.static_argnames
+        }
         names = set(options.static_argnames)
         names |= {self.names[p] for p in options.static_argnums if 0 <= p < len(self.names)}
         fixed = {p: args[p] for p in sorted(positions)}
@@ -278,7 +291,9 @@ class _Specializer:
             for axis, name in wanted.get(label, ()):
                 length = shape[axis]
                 if lengths.setdefault(name, length) != length:
-                    raise ArgumentValueError(f"jit: dynamic length {name} is {lengths[name]} and {length} in one call.")  # fmt: skip
+                    raise ArgumentValueError(
+                        f"jit: dynamic length {name} is {lengths[name]} and {length} in one call."
+                    )
                 if length >= 2:  # 0 and 1 are specialised
                     shape[axis] = symbol(name)
             types.append(t.with_shape(tuple(shape)))
@@ -296,7 +311,9 @@ class _Specializer:
                 leaf.delete()
 
 
-def _call_with_static(fun: Any, fixed: dict[int, Any], names: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+def _call_with_static(
+    fun: Any, fixed: dict[int, Any], names: dict[str, Any], *args: Any, **kwargs: Any
+) -> Any:
     """Put static arguments back where they were."""
     rest = iter(args)
     count = len(fixed) + len(args)
@@ -308,8 +325,12 @@ def _check_hashable(function: str, label: str, value: Any) -> None:
         hash(value)
     except TypeError:
         raise ArgumentValueError(
-            f"jit: static argument {label} of {function} is not hashable: {value!r} of type {type(value).__name__}.",
-            advice="Static arguments are part of the key of a compiled variant; pass a tuple or a frozen dataclass.",
+            f"jit: static argument {label} of {function} is not hashable: {value!r} of "
+            f"type {type(value).__name__}.",
+            advice=(
+                "Static arguments are part of the key of a compiled variant; pass a tuple or "
+                "a frozen dataclass."
+            ),
         ) from None
 
 
@@ -336,7 +357,7 @@ def _rebuild(fun: Callable[..., Any], options: Options) -> JitFunction:
     specializer.entry = entry
     result = JitFunction(entry.call)
     functools.update_wrapper(result, fun)
-    result._specializer = specializer  # type: ignore[attr-defined]
+    result._specializer = specializer
     return result
 
 
@@ -358,22 +379,31 @@ def jit(
 
     `dynamic={"x": {0: "n"}}` leaves the length of an axis of a parameter open: one variant serves
     all lengths from 2 up, for element-wise ops and reductions; other ops raise LoweringError.
-    Donated arguments are deleted after the call.  `keep_unused`, `device`, `backend` and `inline` are
-    accepted for JAX programs and change nothing here.
+    Donated arguments are deleted after the call.  `keep_unused`, `device`, `backend` and `inline`
+    are accepted for JAX programs and change nothing here.
 
-    Raises ArgumentError for arguments that are no arrays, ArgumentValueError for unhashable static ones.
+    Raises ArgumentError for arguments that are no arrays, ArgumentValueError for static ones that
+    are not hashable.
     """
     if fun is None:
         return functools.partial(
-            jit, static_argnums=static_argnums, static_argnames=static_argnames,
-            donate_argnums=donate_argnums, donate_argnames=donate_argnames, dynamic=dynamic,
-        )  # fmt: skip
+            jit,
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+            dynamic=dynamic,
+        )
     if not callable(fun):
         raise ArgumentError(f"jit: {fun!r} is not callable.")
-    open_lengths = tuple((name, tuple(sorted(axes.items()))) for name, axes in (dynamic or {}).items())
+    open_lengths = tuple(
+        (name, tuple(sorted(axes.items()))) for name, axes in (dynamic or {}).items()
+    )
     options = Options(
-        _ints(static_argnums), _strings(static_argnames), _ints(donate_argnums),
-        _strings(donate_argnames), open_lengths,
-    )  # fmt: skip
+        _ints(static_argnums),
+        _strings(static_argnames),
+        _ints(donate_argnums),
+        _strings(donate_argnames),
+        open_lengths,
+    )
     return _rebuild(fun, options)
-

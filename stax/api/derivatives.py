@@ -18,16 +18,16 @@ from stax.api.tracing import (
     labels,
     trace_function,
 )
+from stax.array import asarray
 from stax.errors import ArgumentError, DTypeError, ShapeError
 from stax.graph import Graph
 from stax.interpreters.interpret import inline
 from stax.interpreters.jvp import jvp as jvp_graph
-from stax.interpreters.linearize import linearize as linearize_graph
-from stax.interpreters.linearize import split, value_and_pullback
+from stax.interpreters.linearize import linearize as linearize_graph, split, value_and_pullback
 from stax.interpreters.simplify import simplify
 from stax.operators.elementwise import convert
 from stax.operators.shape import reshape
-from stax.trace import Trace, full, links, type_of, zeros_like
+from stax.trace import Trace, full, type_of, zeros_like
 from stax.types import SHORT_NAMES, ArrayType, float0, is_complex, is_inexact
 from stax.verify import verified
 
@@ -61,8 +61,8 @@ def value_and_grad(
     """Return a function that computes `fun` and its gradient.
 
     `fun` returns a scalar of a real floating dtype (complex with `holomorphic`); the gradient has
-    the structure, shapes and dtypes of the arguments in `argnums` (a tuple of them if `argnums` is a
-    sequence).  With `has_aux`, `fun` returns `(value, auxiliary)` and so does the first result.
+    the structure, shapes and dtypes of the arguments in `argnums` (a tuple of them if `argnums` is
+    a sequence).  With `has_aux`, `fun` returns `(value, auxiliary)` and so does the first result.
 
     Raises ShapeError if the output is no scalar, DTypeError if it or an argument is no float.
     """
@@ -79,7 +79,9 @@ def value_and_grad(
         )
         _check_scalar(traced, function_name(fun), holomorphic)
         count, aux_tree = traced.auxiliary
-        differentiated = [f and is_inexact(t.dtype) for f, t in zip(flags, arguments.types, strict=True)]  # fmt: skip
+        differentiated = [
+            f and is_inexact(t.dtype) for f, t in zip(flags, arguments.types, strict=True)
+        ]
         graph = gradient_graph(traced.graph, differentiated + [False] * len(traced.captures))
         outs = inline(graph, [*arguments.leaves, *traced.captures])
         value, aux = outs[0], outs[count : len(traced.graph.outputs)]
@@ -147,7 +149,9 @@ def _float0(type_: ArrayType) -> np.ndarray:
     return np.zeros(type_.shape, float0)
 
 
-def _rebuild_arguments(args: Sequence[Any], positions: Sequence[int], leaves: Sequence[Any]) -> tuple[Any, ...]:
+def _rebuild_arguments(
+    args: Sequence[Any], positions: Sequence[int], leaves: Sequence[Any]
+) -> tuple[Any, ...]:
     """Return the selected arguments with `leaves` in place of theirs, in the order of argnums."""
     found, rebuilt = iter(leaves), {}
     for i in sorted(set(positions)):
@@ -157,7 +161,11 @@ def _rebuild_arguments(args: Sequence[Any], positions: Sequence[int], leaves: Se
 
 
 def _check_inputs(
-    types: Sequence[ArrayType], flags: Sequence[bool], names: Sequence[str], holomorphic: bool, allow_int: bool
+    types: Sequence[ArrayType],
+    flags: Sequence[bool],
+    names: Sequence[str],
+    holomorphic: bool,
+    allow_int: bool,
 ) -> None:
     for t, f, name in zip(types, flags, names, strict=True):
         if not f:
@@ -165,14 +173,21 @@ def _check_inputs(
         if is_complex(t.dtype) and not holomorphic:
             raise DTypeError(
                 f"grad: argument {name} is complex, {t!r}.",
-                advice="Use holomorphic=True for a holomorphic function, or differentiate real and imaginary parts.",
+                advice=(
+                    "Use holomorphic=True for a holomorphic function, or differentiate real "
+                    "and imaginary parts."
+                ),
             )
         if holomorphic and not is_complex(t.dtype):
-            raise DTypeError(f"grad: with holomorphic=True argument {name} must be complex, got {t!r}.")
+            raise DTypeError(
+                f"grad: with holomorphic=True argument {name} must be complex, got {t!r}."
+            )
         if not is_inexact(t.dtype) and not allow_int:
             raise DTypeError(
                 f"grad: argument {name} has type {t!r}, and integers have no gradient.",
-                advice="Convert it with astype(float), leave it out of argnums, or use allow_int=True.",
+                advice=(
+                    "Convert it with astype(float), leave it out of argnums, or use allow_int=True."
+                ),
             )
 
 
@@ -191,11 +206,14 @@ def _check_scalar(traced: Traced, name: str, holomorphic: bool) -> None:
             values=where,
             advice="Reduce it (sum, mean), or use jacrev, jacfwd or vjp.",
         )
-    if is_complex(node.type.dtype) and not holomorphic or not is_inexact(node.type.dtype):
+    if (is_complex(node.type.dtype) and not holomorphic) or not is_inexact(node.type.dtype):
         raise DTypeError(
-            f"grad needs {name} to return a real floating value, and it returned {SHORT_NAMES[node.type.dtype]}.",
+            f"grad needs {name} to return a real floating value, and it returned "
+            f"{SHORT_NAMES[node.type.dtype]}.",
             values=where,
-            advice="Convert it with astype(float), or use holomorphic=True for a holomorphic function.",
+            advice=(
+                "Convert it with astype(float), or use holomorphic=True for a holomorphic function."
+            ),
         )
 
 
@@ -204,11 +222,16 @@ def _tangent_arguments(
 ) -> tuple[Arguments, list[Any]]:
     """Check that tangents go with primals, and return both flattened."""
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
-        raise ArgumentError(f"{what}: primals and tangents are tuples or lists, one item per argument of the function.")  # fmt: skip
+        raise ArgumentError(
+            f"{what}: primals and tangents are tuples or lists, one item per argument of "
+            "the function."
+        )
     arguments = flatten_arguments(what, tuple(primals), {})
     leaves, treedef = tree.tree_flatten((tuple(tangents), {}))
     if treedef != arguments.treedef:
-        raise ArgumentError(f"{what}: primals and tangents differ in structure: {arguments.treedef} and {treedef}.")  # fmt: skip
+        raise ArgumentError(
+            f"{what}: primals and tangents differ in structure: {arguments.treedef} and {treedef}."
+        )
     return arguments, leaves
 
 
@@ -224,7 +247,10 @@ def _check_tangents(what: str, types: Sequence[ArrayType], tangents: Sequence[An
         if type_.dtype != t.tangent().dtype or type_.shape != t.shape:
             raise DTypeError(
                 f"{what}: the tangent of a {t!r} has type {t.tangent()!r}, got {type_!r}.",
-                advice="Tangents have the shape and dtype of their primals; those of integers are float0.",
+                advice=(
+                    "Tangents have the shape and dtype of their primals; those of integers "
+                    "are float0."
+                ),
             )
         flags.append(True)
     return flags
@@ -239,7 +265,14 @@ def jvp(
     """
     arguments, given = _tangent_arguments("jvp", primals, tangents)
     flags = _check_tangents("jvp", arguments.types, given)
-    traced = trace_function(fun, arguments, "jvp", values=arguments.leaves, has_aux=has_aux, names=labels(fun, primals, {}))  # fmt: skip
+    traced = trace_function(
+        fun,
+        arguments,
+        "jvp",
+        values=arguments.leaves,
+        has_aux=has_aux,
+        names=labels(fun, primals, {}),
+    )
     graph, has_tangent = jvp_graph(traced.graph, flags + [False] * len(traced.captures))
     kept = [t for t, f in zip(given, flags, strict=True) if f]
     outs = inline(simplify(graph), [*arguments.leaves, *traced.captures, *kept])
@@ -264,21 +297,35 @@ def _zero_tangent(type_: ArrayType) -> Any:
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Return `fun(*primals)` and the linear map from tangents of the primals to those of the result.
+    """Return `fun(*primals)` and the linear map from tangents of primals to those of the result.
 
-    The map is a pytree (`tree_util.Partial`) that holds the residuals; calling it does not run `fun`.
+    The map is a pytree (`tree_util.Partial`) of the residuals; calling it does not run `fun`.
     """
     arguments = flatten_arguments("linearize", primals, {})
-    traced = trace_function(fun, arguments, "linearize", values=arguments.leaves, has_aux=has_aux, names=labels(fun, primals, {}))  # fmt: skip
+    traced = trace_function(
+        fun,
+        arguments,
+        "linearize",
+        values=arguments.leaves,
+        has_aux=has_aux,
+        names=labels(fun, primals, {}),
+    )
     flags = [is_inexact(t.dtype) for t in arguments.types]
-    primal, linear, has_tangent = linearize_graph(traced.graph, flags + [False] * len(traced.captures))
+    primal, linear, has_tangent = linearize_graph(
+        traced.graph, flags + [False] * len(traced.captures)
+    )
     outs = inline(simplify(primal), [*arguments.leaves, *traced.captures])
     count, aux_tree = traced.auxiliary
     size = len(traced.graph.outputs)
     apply = _LinearMap(
-        simplify(linear), arguments.treedef, flags, tuple(arguments.types), traced.out_tree,
-        has_tangent[:count], traced.graph.output_types[:count],
-    )  # fmt: skip
+        simplify(linear),
+        arguments.treedef,
+        flags,
+        tuple(arguments.types),
+        traced.out_tree,
+        has_tangent[:count],
+        traced.graph.output_types[:count],
+    )
     result = traced.out_tree.unflatten(outs[:count]), tree.Partial(apply, outs[size:])
     return (*result, aux_tree.unflatten(outs[count:size])) if has_aux else result
 
@@ -287,16 +334,24 @@ class _LinearMap:
     """The function of a linearized function's Partial; residuals are its first argument."""
 
     def __init__(
-        self, graph: Graph, treedef: tree.TreeDef, flags: Sequence[bool], types: Sequence[ArrayType],
-        out_tree: tree.TreeDef, has_tangent: Sequence[bool], out_types: Sequence[ArrayType],
-    ) -> None:  # fmt: skip
+        self,
+        graph: Graph,
+        treedef: tree.TreeDef,
+        flags: Sequence[bool],
+        types: Sequence[ArrayType],
+        out_tree: tree.TreeDef,
+        has_tangent: Sequence[bool],
+        out_types: Sequence[ArrayType],
+    ) -> None:
         self.graph, self.treedef, self.flags, self.types = graph, treedef, flags, types
         self.out_tree, self.has_tangent, self.out_types = out_tree, has_tangent, out_types
 
     def __call__(self, residuals: Sequence[Any], *tangents: Any) -> Any:
         leaves, treedef = tree.tree_flatten((tangents, {}))
         if treedef != self.treedef:
-            raise ArgumentError(f"linearize: the map takes tangents of structure {self.treedef}, got {treedef}.")  # fmt: skip
+            raise ArgumentError(
+                f"linearize: the map takes tangents of structure {self.treedef}, got {treedef}."
+            )
         flags = _check_tangents("linearize", self.types, leaves)
         given = [
             t if f else _zero_tangent(type_)
@@ -313,12 +368,19 @@ class _LinearMap:
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """Return `fun(*primals)` and the function from cotangents of the result to those of the primals.
+    """Return `fun(*primals)` and the map from cotangents of the result to those of the primals.
 
     The function is a pytree (`tree_util.Partial`) that holds the residuals.
     """
     arguments = flatten_arguments("vjp", primals, {})
-    traced = trace_function(fun, arguments, "vjp", values=arguments.leaves, has_aux=has_aux, names=labels(fun, primals, {}))  # fmt: skip
+    traced = trace_function(
+        fun,
+        arguments,
+        "vjp",
+        values=arguments.leaves,
+        has_aux=has_aux,
+        names=labels(fun, primals, {}),
+    )
     count, aux_tree = traced.auxiliary
     flags = [is_inexact(t.dtype) for t in arguments.types]
     joint = _pullback_graph(traced.graph, flags + [False] * len(traced.captures), count)
@@ -326,9 +388,13 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     cut = split(joint, [False] * n + [True] * (len(joint.inputs) - n), known_outputs=size)
     outs = inline(cut.known, [*arguments.leaves, *traced.captures])
     apply = _Pullback(
-        cut.unknown, arguments.treedef, flags, tuple(arguments.types), traced.out_tree,
+        cut.unknown,
+        arguments.treedef,
+        flags,
+        tuple(arguments.types),
+        traced.out_tree,
         traced.graph.output_types[:count],
-    )  # fmt: skip
+    )
     result = traced.out_tree.unflatten(outs[:count]), tree.Partial(apply, outs[size:])
     return (*result, aux_tree.unflatten(outs[count:size])) if has_aux else result
 
@@ -357,20 +423,29 @@ class _Pullback:
     """The function of a vjp's Partial; residuals are its first argument."""
 
     def __init__(
-        self, graph: Graph, treedef: tree.TreeDef, flags: Sequence[bool], types: Sequence[ArrayType],
-        out_tree: tree.TreeDef, out_types: Sequence[ArrayType],
-    ) -> None:  # fmt: skip
+        self,
+        graph: Graph,
+        treedef: tree.TreeDef,
+        flags: Sequence[bool],
+        types: Sequence[ArrayType],
+        out_tree: tree.TreeDef,
+        out_types: Sequence[ArrayType],
+    ) -> None:
         self.graph, self.treedef, self.flags, self.types = graph, treedef, flags, types
         self.out_tree, self.out_types = out_tree, out_types
 
     def __call__(self, residuals: Sequence[Any], ct: Any) -> Any:
         leaves, treedef = tree.tree_flatten(ct)
         if treedef != self.out_tree:
-            raise ArgumentError(f"vjp: the cotangent has structure {treedef}, the result {self.out_tree}.")
+            raise ArgumentError(
+                f"vjp: the cotangent has structure {treedef}, the result {self.out_tree}."
+            )
         _check_tangents("vjp", self.out_types, leaves)
         given = [c for c, t in zip(leaves, self.out_types, strict=True) if is_inexact(t.dtype)]
         found = iter(inline(self.graph, [*residuals, *given]))
-        cts = [next(found) if f else _float0(t) for f, t in zip(self.flags, self.types, strict=True)]
+        cts = [
+            next(found) if f else _float0(t) for f, t in zip(self.flags, self.types, strict=True)
+        ]
         args, _ = self.treedef.unflatten(cts)
         return args
 
@@ -383,7 +458,7 @@ def _basis(leaves: Sequence[Any]) -> list[Any]:
         t = type_of(x)
         block = np.zeros((sum(sizes), size), t.dtype)
         block[start : start + size] = np.eye(size, dtype=t.dtype)
-        rows.append(links.as_array(block.reshape(sum(sizes), *t.shape), dtype=t.dtype))
+        rows.append(asarray(block.reshape(sum(sizes), *t.shape), dtype=t.dtype))
         start += size
     return rows
 
@@ -395,24 +470,31 @@ def _unpack(leaf: Any, axis: int, like: Any) -> list[Any]:
     for x in like:
         inner = type_of(x).shape
         size = int(np.prod(inner, dtype=np.int64))
-        index = tuple(slice(None) for _ in range(axis)) + (slice(start, start + size),)
-        pieces.append(reshape(leaf[index], shape[:axis] + inner + shape[axis + 1 :]))
+        index = (*(slice(None) for _ in range(axis)), slice(start, start + size))
+        pieces.append(reshape(leaf[index], (*shape[:axis], *inner, *shape[axis + 1 :])))
         start += size
     return pieces
 
 
 def jacfwd(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Return the Jacobian of `fun` by forward mode: output shape followed by input shape."""
 
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        positions, partial, selected = _partial(fun, argnums, args, kwargs, "jacfwd", holomorphic)
+        _, partial, selected = _partial(fun, argnums, args, kwargs, "jacfwd", holomorphic)
         leaves, treedef = tree.tree_flatten(selected)
         push = functools.partial(jvp, partial, selected, has_aux=has_aux)
-        pushed = vmap(lambda *basis: push(treedef.unflatten(basis)), out_axes=(None, -1, None) if has_aux else (None, -1))  # fmt: skip
+        pushed = vmap(
+            lambda *basis: push(treedef.unflatten(basis)),
+            out_axes=(None, -1, None) if has_aux else (None, -1),
+        )
         out = pushed(*_basis(leaves))
+
         def rows(y: Any) -> Any:
             parts = treedef.unflatten(_unpack(y, -1, leaves))
             return parts[0] if isinstance(argnums, int) else parts
@@ -434,7 +516,9 @@ def jacrev(
 
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        _, partial, selected = _partial(fun, argnums, args, kwargs, "jacrev", holomorphic, allow_int)
+        _, partial, selected = _partial(
+            fun, argnums, args, kwargs, "jacrev", holomorphic, allow_int
+        )
         out, pull, *aux = vjp(partial, *selected, has_aux=has_aux)
         leaves, treedef = tree.tree_flatten(out)
         columns = vmap(lambda *basis: pull(treedef.unflatten(basis)))(*_basis(leaves))
@@ -454,16 +538,24 @@ jacobian = jacrev
 
 
 def hessian(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """Return the Hessian of `fun`: forward over reverse."""
     return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
 
 
 def _partial(
-    fun: Callable[..., Any], argnums: int | Sequence[int], args: Sequence[Any], kwargs: dict[str, Any],
-    name: str, holomorphic: bool, allow_int: bool = False,
-) -> tuple[tuple[int, ...], Callable[..., Any], tuple[Any, ...]]:  # fmt: skip
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    name: str,
+    holomorphic: bool,
+    allow_int: bool = False,
+) -> tuple[tuple[int, ...], Callable[..., Any], tuple[Any, ...]]:
     """Return `fun` as a function of the selected arguments alone, and those arguments."""
     positions = _positions(argnums, len(args), name)
 
@@ -476,7 +568,7 @@ def _partial(
 
     selected = tuple(args[p] for p in positions)
     types = [type_of(x) for x in tree.tree_leaves(selected)]
-    _check_inputs(types, [True] * len(types), labels(of_selected, selected, {}), holomorphic, allow_int)
+    _check_inputs(
+        types, [True] * len(types), labels(of_selected, selected, {}), holomorphic, allow_int
+    )
     return positions, of_selected, selected
-
-

@@ -44,14 +44,24 @@ def vmap(
         arguments = flatten_arguments("vmap", args, kwargs)
         axes = _in_axes(in_axes, args, kwargs)
         names = labels(fun, args, kwargs)
-        axes = [None if a is None else canonical_axis(a, t.ndim, f"vmap: in_axes of {n}:") for a, t, n in zip(axes, arguments.types, names, strict=True)]  # fmt: skip
+        axes = [
+            None if a is None else canonical_axis(a, t.ndim, f"vmap: in_axes of {n}:")
+            for a, t, n in zip(axes, arguments.types, names, strict=True)
+        ]
         size = _mapped_size(arguments, axes, names, axis_size)
         flags = [a is not None for a in axes]
         types = [_without(t, a) for t, a in zip(arguments.types, axes, strict=True)]
         values = [None if f else x for x, f in zip(arguments.leaves, flags, strict=True)]
-        traced = trace_function(fun, arguments, "vmap", values=values, mapped=True, types=types, names=names)  # fmt: skip
-        graph, batched = batch(traced.graph, Batch(size, axis_name), flags + [False] * len(traced.captures))  # fmt: skip
-        leaves = [x if a is None else move_axis(x, a, 0) for x, a in zip(arguments.leaves, axes, strict=True)]  # fmt: skip
+        traced = trace_function(
+            fun, arguments, "vmap", values=values, mapped=True, types=types, names=names
+        )
+        graph, batched = batch(
+            traced.graph, Batch(size, axis_name), flags + [False] * len(traced.captures)
+        )
+        leaves = [
+            x if a is None else move_axis(x, a, 0)
+            for x, a in zip(arguments.leaves, axes, strict=True)
+        ]
         outs = inline(simplify(graph), [*leaves, *traced.captures])
         wanted = _out_axes(out_axes, traced.out_tree)
         name = function_name(fun)
@@ -65,10 +75,14 @@ def vmap(
 def _in_axes(in_axes: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Axis]:
     """Return the axis of each leaf of `(args, kwargs)`."""
     if not isinstance(in_axes, int | tuple | type(None)):
-        raise ArgumentError(f"vmap: in_axes is an int, None, or a tuple or list with an entry per argument, got {in_axes!r}.")  # fmt: skip
+        raise ArgumentError(
+            "vmap: in_axes is an int, None, or a tuple or list with an entry per "
+            f"argument, got {in_axes!r}."
+        )
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
         raise ArgumentValueError(
-            f"vmap: in_axes has {len(in_axes)} entries and the function was called with {len(args)} positional arguments.",
+            f"vmap: in_axes has {len(in_axes)} entries and the function was called with "
+            f"{len(args)} positional arguments.",
             advice="Give one entry per positional argument; None means not mapped.",
         )
     axes: list[Axis] = []
@@ -106,7 +120,10 @@ def _mapped_size(
             "vmap: sizes of mapped axes differ"
             + (f" from axis_size={axis_size}." if axis_size is not None else "."),
             values=[(n, repr(t), f"axis {a} has size {s}") for n, t, a, s in found],
-            advice="Mapped axes have one size; use in_axes to choose axes, None for arguments not mapped.",
+            advice=(
+                "Mapped axes have one size; use in_axes to choose axes, None for arguments "
+                "not mapped."
+            ),
         )
     return size
 

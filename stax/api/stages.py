@@ -1,4 +1,4 @@
-"""Lowered and compiled programs as objects: jit(f).lower(*args).compile(), with JAX's field names."""
+"""Lowered and compiled programs as objects: jit(f).lower(*args).compile(), with JAX's names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """From a Python function and its arguments to a finished graph.
 
 Every transform starts here: arguments are flattened to leaves, the function is traced on proxies of
-their types, and what it returns is flattened to outputs.  Arrays and outer proxies that the function
-closes over become trailing inputs, whose values come back as `captures`.
+their types, and what it returns is flattened to outputs.  Arrays and outer proxies that the
+function closes over become trailing inputs, whose values come back as `captures`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Arguments(NamedTuple):
 
 
 def flatten_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Arguments:
-    """Flatten `(args, kwargs)`; raises ArgumentError for a leaf that is not an array or a number."""
+    """Flatten `(args, kwargs)`; raises ArgumentError for a leaf that is no array or number."""
     leaves, treedef = tree.tree_flatten((tuple(args), kwargs))
     types = []
     for i, leaf in enumerate(leaves):
@@ -51,8 +51,12 @@ def flatten_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) ->
         except (TypeError, ValueError) as error:
             path = _paths(args, kwargs)[i]
             raise ArgumentError(
-                f"{name}: argument {path} is not an array or a number: {leaf!r} of type {type(leaf).__name__}.",
-                advice="Pass arrays, numbers or containers of them; mark other arguments with static_argnums,\nor close over them.",
+                f"{name}: argument {path} is not an array or a number: {leaf!r} of type "
+                f"{type(leaf).__name__}.",
+                advice=(
+                    "Pass arrays, numbers or containers of them; mark other arguments with "
+                    "static_argnums,\nor close over them."
+                ),
             ) from error
     return Arguments(leaves, types, treedef)
 
@@ -102,7 +106,7 @@ def trace_function(
     """Trace `f` on proxies of the arguments' types (or of `types`).
 
     `values` are the known values of the leaves (None where unknown); with `has_aux`, `f` returns a
-    pair whose second part is kept aside as `auxiliary`: a list of extra outputs and their structure.
+    pair whose second part is kept aside as `auxiliary`: extra outputs and their structure.
     """
     with Trace(function_name(f), transform, call=call or user_source(), mapped=mapped) as trace:
         proxies = [
@@ -133,7 +137,9 @@ def flatten_result(result: Any, name: str) -> tuple[list[Any], tree.TreeDef]:
         except (TypeError, ValueError) as error:
             raise ArgumentError(
                 f"{name} returned {leaf!r} of type {type(leaf).__name__}, which is not an array.",
-                advice="Functions that are transformed return arrays, numbers or containers of them.",
+                advice=(
+                    "Functions that are transformed return arrays, numbers or containers of them."
+                ),
             ) from error
     return leaves, treedef
 
@@ -141,7 +147,8 @@ def flatten_result(result: Any, name: str) -> tuple[list[Any], tree.TreeDef]:
 def _pair(result: Any, name: str, transform: str) -> tuple[Any, Any]:
     if not (isinstance(result, tuple) and len(result) == 2):
         raise ArgumentError(
-            f"{transform} with has_aux=True needs {name} to return a pair (output, auxiliary data), got {type(result).__name__}.",
+            f"{transform} with has_aux=True needs {name} to return a pair (output, "
+            f"auxiliary data), got {type(result).__name__}.",
             advice="Return (loss, aux), or leave out has_aux.",
         )
     return result

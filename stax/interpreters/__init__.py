@@ -1,1 +1,1 @@
-"""Interpreters of the graph: each transform is a function from graph to graph whose rules call ops."""
+"""Interpreters of the graph: transforms from graph to graph whose rules call ops."""

@@ -54,8 +54,8 @@ def _differentiable(y: Any, t: Any | None) -> Any | None:
 def jvp(graph: Graph, flags: Sequence[bool]) -> tuple[Graph, list[bool]]:
     """Return the graph that also pushes tangents forward, and which outputs have tangents.
 
-    Its inputs are those of `graph` and then a tangent for each flagged one; its outputs are those of
-    `graph` and then a tangent for each output that has one.
+    Its inputs are those of `graph` and then a tangent for each flagged one; its outputs are those
+    of `graph` and then a tangent for each output that has one.
     """
     with Trace(graph.name, "jvp") as trace:
         primals = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]

@@ -44,7 +44,12 @@ def split(graph: Graph, unknown_inputs: Sequence[bool], known_outputs: int | Non
     residuals = _residuals(late_nodes, wanted, later)
     known_inputs = [x for x, u in zip(graph.inputs, unknown_inputs, strict=True) if not u]
     outputs = [x for x, k in zip(graph.outputs, is_known, strict=True) if k] + residuals
-    known = Graph(f"{graph.name}_known", known_inputs, live([n for n in graph.nodes if n not in later], outputs), outputs)  # fmt: skip
+    known = Graph(
+        f"{graph.name}_known",
+        known_inputs,
+        live([n for n in graph.nodes if n not in later], outputs),
+        outputs,
+    )
     unknown = _rebuild(graph.name, residuals, roots, late_nodes, wanted)
     return Split(verified(known, "split"), verified(unknown, "split"), is_known)
 
@@ -52,13 +57,15 @@ def split(graph: Graph, unknown_inputs: Sequence[bool], known_outputs: int | Non
 def _residuals(late_nodes: Sequence[Node], wanted: Sequence[Node], later: set[Node]) -> list[Node]:
     """Return what is read from before, each once; constants are made again instead."""
     read = [*(x for node in late_nodes for x in node.inputs), *wanted]
-    return list(
-        dict.fromkeys(x for x in read if x not in later and not isinstance(x.op, Constant))
-    )
+    return list(dict.fromkeys(x for x in read if x not in later and not isinstance(x.op, Constant)))
 
 
 def _rebuild(
-    name: str, residuals: Sequence[Node], roots: Sequence[Node], nodes: Sequence[Node], outputs: Sequence[Node]
+    name: str,
+    residuals: Sequence[Node],
+    roots: Sequence[Node],
+    nodes: Sequence[Node],
+    outputs: Sequence[Node],
 ) -> Graph:
     with Trace(name, "linearize") as trace:
         new: dict[Node, Node] = {}
@@ -122,5 +129,3 @@ def value_and_pullback(
 def _tangent_input(x: Node) -> Node:
     """Return an input that stands for a tangent and is gone from the finished graph."""
     return Node(type(x.op)("tangent"), (), x.type.tangent(), x.source)  # type: ignore[call-arg]
-
-

@@ -2,8 +2,8 @@
 
 A mask marks the lanes that are live.  It starts at the transpose of a select, follows the cotangent
 through element-wise, shape, broadcast and sum ops, and ends at products, gathers and everything
-else, where the zero in a lane that is not live is an ordinary zero.  Where a cotangent is multiplied
-by something that may not be finite, the product is taken under the mask.
+else, where the zero in a lane that is not live is an ordinary zero.  Where a cotangent is
+multiplied by something that may not be finite, the product is taken under the mask.
 """
 
 from __future__ import annotations
@@ -67,8 +67,10 @@ def apply_mask(op: Op, operands: Sequence[Any], value: Any, mask: Any | None) ->
 
 
 def _is_finite_constant(x: Any) -> bool:
-    return isinstance(x, Proxy) and isinstance(x.node.op, Constant) and bool(
-        np.isfinite(x.node.op.value)
+    return (
+        isinstance(x, Proxy)
+        and isinstance(x.node.op, Constant)
+        and bool(np.isfinite(x.node.op.value))
     )
 
 
@@ -88,7 +90,9 @@ def pull_mask(op: Op, ct: Masked, operands: Sequence[Any]) -> Sequence[Any | Non
         case Broadcast():
             return (_unbroadcast(op, mask, operands[0].type.shape),)
         case Reshape() | Transpose() | Slice() | Rev() | Concatenate():
-            as_bool = [Linear(x.type.with_dtype(bool_)) if isinstance(x, Linear) else x for x in operands]
+            as_bool = [
+                Linear(x.type.with_dtype(bool_)) if isinstance(x, Linear) else x for x in operands
+            ]
             return _or_false(op.transpose(mask, *as_bool), as_bool)
         case Pad():
             return [None] * len(operands)
@@ -107,7 +111,8 @@ def _or_false(masks: Sequence[Any | None], operands: Sequence[Any]) -> list[Any 
 def _unbroadcast(op: Broadcast, mask: Any, shape: Any) -> Any:
     new = tuple(a for a in range(len(op.shape)) if a not in op.broadcast_dimensions)
     stretched = tuple(
-        i for i, a in enumerate(op.broadcast_dimensions)
+        i
+        for i, a in enumerate(op.broadcast_dimensions)
         if isinstance(shape[i], int) and shape[i] == 1 and mask.type.shape[a] is not shape[i]
     )
     kept = reduce_or(mask, new) if new else mask

@@ -94,4 +94,3 @@ def transpose(graph: Graph, flags: Sequence[bool]) -> tuple[Graph, list[bool]]:
         trace.inputs = [*kept, *(c.node for c in cts)]
         result = trace.finish([c for c in back if c is not None])
     return verified(result, "transpose"), [c is not None for c in back]
-

@@ -1,9 +1,9 @@
 """From a scheduled region to a kernel in loop IR.
 
-A `KernelBuilder` walks the stages of a schedule and asks for values at indices.  `value` is the heart:
-the element of a node at an index is a local of the nest, an element of a stored array, or what the
-op's `lower` rule makes of its operands.  Each value is named once, in the outermost loop in which
-everything it needs is known, so what does not depend on a loop stands outside of it.
+A `KernelBuilder` walks the stages of a schedule and asks for values at indices.  `value` is the
+heart: the element of a node at an index is a local of the nest, an element of a stored array, or
+what the op's `lower` rule makes of its operands.  Each value is named once, in the outermost loop
+in which everything it needs is known, so what does not depend on a loop stands outside of it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from stax.extent import Dimension, Extent
 from stax.graph import Constant, Input, Node
 from stax.lowering import loop_ir as ir
 from stax.lowering.element import (
+    SYMBOL_PREFIX,
     ElementBuilder,
     Index,
     Operand,
@@ -143,7 +144,11 @@ class KernelBuilder(ElementBuilder):
             self.extent(n) if isinstance(n, Extent) else n for n in shape
         )
         if self.plan.is_flat and canonical(shape):
-            lengths = (static_size(shape) if all(isinstance(n, int) for n in shape) else self.points(shape),)  # fmt: skip
+            lengths = (
+                static_size(shape)
+                if all(isinstance(n, int) for n in shape)
+                else self.points(shape),
+            )
         key = (root, lengths)
         if key not in self.buffers:
             label = self.labels[root]
@@ -179,7 +184,9 @@ class KernelBuilder(ElementBuilder):
     def place(self, node: Node) -> Index:
         """Return the index of `node` that the open loops are at."""
         if self.plan.is_flat:
-            return (self.axis_index[0],) if canonical(node.type.shape) else spread(node.type.shape, ())
+            return (
+                (self.axis_index[0],) if canonical(node.type.shape) else spread(node.type.shape, ())
+            )
         full = self.region.holds_full(node)
         reduced = () if full else self.region.axes or ()
         axes = [a for a in range(len(self.region.shape)) if a not in reduced]
@@ -254,7 +261,9 @@ class KernelBuilder(ElementBuilder):
         self.scopes += held
         return total
 
-    def _nested(self, extents: list[Dimension], index: list[ir.Expr], body: Callable[..., None]) -> None:
+    def _nested(
+        self, extents: list[Dimension], index: list[ir.Expr], body: Callable[..., None]
+    ) -> None:
         if not extents:
             body(tuple(index))
             return
@@ -268,7 +277,8 @@ class KernelBuilder(ElementBuilder):
         layout = {Layout.MAP: self._map, Layout.ROWS: self._rows, Layout.COLUMNS: self._columns}
         extent, inner = layout[self.plan.layout]()
         buffers = list(self.buffers.values())
-        symbols = sorted({s for b, _ in buffers for s in _symbols(b.shape)})
+        lengths = (e for b, _ in buffers for e in b.shape if not isinstance(e, int))
+        symbols = sorted(set(_symbols((*self.scopes[0].statements, *lengths))))
         kernel = ir.Kernel(
             self.name,
             tuple(b for b, _ in buffers),
@@ -279,7 +289,9 @@ class KernelBuilder(ElementBuilder):
         return BuiltKernel(kernel, tuple(n for _, n in buffers), extent, self.plan.grain(inner))
 
     @contextmanager
-    def parallel(self, axes: Sequence[int], blocks: Dimension | ir.Expr = 1) -> Iterator[tuple[ir.Expr, ir.Expr]]:
+    def parallel(
+        self, axes: Sequence[int], blocks: Dimension | ir.Expr = 1
+    ) -> Iterator[tuple[ir.Expr, ir.Expr]]:
         """Open the parallel loop over `axes` and then `blocks`; gives the block and the extent."""
         shape = [self.region.shape[a] for a in axes]
         count = self.extent(blocks) if isinstance(blocks, int | Extent) else blocks
@@ -393,7 +405,9 @@ class KernelBuilder(ElementBuilder):
 
     def _row_loops(self, axes: list[int], body: Callable[[], None]) -> None:
         axis, *rest = axes
-        with self.loop("x" if not rest else "y", self.region.shape[axis], "serial" if rest else "vector") as x:
+        with self.loop(
+            "x" if not rest else "y", self.region.shape[axis], "serial" if rest else "vector"
+        ) as x:
             self.axis_index[axis] = x
             if rest:
                 self._row_loops(rest, body)
@@ -438,7 +452,11 @@ class KernelBuilder(ElementBuilder):
         outer = [a for a in range(len(shape)) if a not in reduced]
         leading, last = outer[:-1], shape[outer[-1]]
         block = column_block(last)
-        blocks: Any = -(-last // block) if isinstance(last, int) else ir.floordiv(ir.add(self.extent(last), block - 1), block)  # fmt: skip
+        blocks: Any = (
+            -(-last // block)
+            if isinstance(last, int)
+            else ir.floordiv(ir.add(self.extent(last), block - 1), block)
+        )
         with self.parallel(leading, blocks) as (b, extent):
             base, width = self._block_start(last, block, b)
             plan = _Columns(self, outer[-1], base, width, block)
@@ -450,7 +468,9 @@ class KernelBuilder(ElementBuilder):
 class _Columns:
     """The stages of one by-columns kernel, for one block of columns."""
 
-    def __init__(self, builder: KernelBuilder, axis: int, base: ir.Expr, width: Any, block: int) -> None:
+    def __init__(
+        self, builder: KernelBuilder, axis: int, base: ir.Expr, width: Any, block: int
+    ) -> None:
         self.builder = builder
         self.axis = axis
         self.base = base
@@ -554,11 +574,8 @@ class _Columns:
             self._ready(node, buffer)
 
 
-def _symbols(shape: Sequence[Any]) -> Iterator[str]:
-    """Yield the names of the symbols in the lengths of a buffer."""
-    for extent in shape:
-        if isinstance(extent, ir.Const | int):
-            continue
-        for node in ir.walk(extent):
-            if isinstance(node, ir.Var):
-                yield node.name.removeprefix("n_")
+def _symbols(nodes: Sequence[Any]) -> Iterator[str]:
+    """Yield the names of the symbolic lengths in statements and expressions."""
+    for node in ir.walk(*nodes):
+        if isinstance(node, ir.Var) and node.name.startswith(SYMBOL_PREFIX):
+            yield node.name.removeprefix(SYMBOL_PREFIX)

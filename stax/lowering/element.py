@@ -19,6 +19,7 @@ from stax.lowering import loop_ir as ir
 from stax.types import ArrayType, Shape
 
 Index = tuple[ir.Expr, ...]
+SYMBOL_PREFIX = "n_"  # of variables that hold symbolic lengths; no loop variable starts so
 
 
 class ElementBuilder:
@@ -112,9 +113,7 @@ class Operand:
 
     __slots__ = ("_read", "type")
 
-    def __init__(
-        self, type_: ArrayType, read: Callable[[Index, ir.Expr | None], ir.Expr]
-    ) -> None:
+    def __init__(self, type_: ArrayType, read: Callable[[Index, ir.Expr | None], ir.Expr]) -> None:
         self.type = type_
         self._read = read
 
@@ -124,7 +123,7 @@ class Operand:
 
 def symbol_var(name: str) -> ir.Var:
     """Return the variable that holds the length named `name`."""
-    return ir.Var(f"n_{name}", ir.INDEX)
+    return ir.Var(SYMBOL_PREFIX + name, ir.INDEX)
 
 
 def is_unit(extent: Dimension) -> bool:

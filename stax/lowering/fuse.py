@@ -1,9 +1,9 @@
-"""Deciding which values share a kernel, which are stored, and which are computed where they are read.
+"""Deciding which values share a kernel, which are stored, and which are computed where read.
 
 A *region* becomes one kernel.  It has a loop nest of one shape (axes of length 1 left out) and, if
-something in it is reduced, the axes that are; values in it are *full*, one per point of the nest, or
-*outer*, one per point of the axes that are kept.  Element-wise ops join the region of their operands;
-reductions of the same axes do as well, so softmax or a layer norm is one region.
+something in it is reduced, the axes that are; values in it are *full*, one per point of the nest,
+or *outer*, one per point of the axes that are kept.  Element-wise ops join the region of their
+operands; reductions of the same axes do as well, so softmax or a layer norm is one region.
 
 Ops that only move elements (broadcast, slice, pad, transpose, ...) have no region: they are index
 arithmetic in whoever reads them.  A value read from another region, or at a shifted index, is
@@ -57,10 +57,10 @@ _MATH = frozenset(ir.MATH)
 
 
 class Read(NamedTuple):
-    """Where a node reads: a value that is not an index op, the index, the price limit of the way."""
+    """Where a node reads: a value that is no index op, the index, the price limit of the way."""
 
     source: Node
-    index: Index
+    place: Index
     limit: int
 
 
@@ -90,7 +90,9 @@ class Region:
     def index(self, node: Node) -> Index:
         """Return the index at which the nest computes `node`, in terms of its loop variables."""
         reduced = () if self.holds_full(node) else self.axes or ()
-        return spread(node.type.shape, [axis_var(a) for a in range(len(self.shape)) if a not in reduced])
+        return spread(
+            node.type.shape, [axis_var(a) for a in range(len(self.shape)) if a not in reduced]
+        )
 
 
 def axis_var(axis: int) -> ir.Var:
@@ -109,7 +111,7 @@ def is_pointwise(op: Op) -> bool:
 
 
 def computes(op: Op) -> bool:
-    """Say whether an op has a place in a nest of its own (it is no index op and no library call)."""
+    """Say whether an op has a place in a nest (it is no index op and no library call)."""
     return is_pointwise(op) or isinstance(op, Reduction | DotGeneral | ArgExtreme)
 
 
@@ -232,7 +234,7 @@ class Fusion:
         for read in self.reads(node, region):
             home = self.home.get(read.source)
             if home is region:
-                if read.index != region.index(read.source) and self.price[read.source] > read.limit:
+                if read.place != region.index(read.source) and self.price[read.source] > read.limit:
                     return False
             elif self.level[read.source] >= region.level:
                 return False
@@ -254,8 +256,22 @@ class Fusion:
         known = self._reads.get(node)
         if known is None or known[0] is not region:
             index = nest_index(node) if isinstance(node.op, Reduction) else region.index(node)
-            known = self._reads[node] = region, reads_of(node, index, self.home)
+            found = self._with_shifted(reads_of(node, index, self.home), region)
+            known = self._reads[node] = region, found
         return known[1]
+
+    def _with_shifted(self, reads: list[Read], region: Region) -> list[Read]:
+        """Add what is read by values of the region that are computed again at a shifted index."""
+        found: list[Read] = []
+        pending = list(reads)
+        while pending:
+            read = pending.pop()
+            found.append(read)
+            x = read.source
+            shifted = self.home.get(x) is region and read.place != region.index(x)
+            if shifted and self.price[x] <= read.limit:
+                pending += reads_of(x, read.place, self.home)
+        return found
 
     def demand(self, node: Node, limit: int) -> None:
         """See to it that `node` can be read from elsewhere: store what is dearer than `limit`."""
@@ -317,12 +333,18 @@ def reads_of(node: Node, index: Index, homes: Any = ()) -> list[Read]:
     while pending:
         read = pending.pop()
         x = read.source
-        if isinstance(x.op, Input) or is_free(x) or computes(x.op) or x in homes or is_own_kernel(x):
+        if (
+            isinstance(x.op, Input)
+            or is_free(x)
+            or computes(x.op)
+            or x in homes
+            or is_own_kernel(x)
+        ):
             if not is_free(x):
                 found.append(read)
             continue
         limit = min(read.limit, read_limit(x))
-        pending += [Read(y, i, limit) for y, i in _direct(x, read.index)]
+        pending += [Read(y, i, limit) for y, i in _direct(x, read.place)]
     return found
 
 

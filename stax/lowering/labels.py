@@ -8,7 +8,29 @@ from stax.graph import Graph, Node
 from stax.lowering.fuse import Fusion
 from stax.printer import letters
 
-_RESERVED = frozenset(("context", "inputs", "outputs", "extents", "buffers", "begin", "end", "entry", "in", "is", "if", "or", "and", "not", "for", "def", "lambda", "as", "del"))  # fmt: skip
+_RESERVED = frozenset(
+    (
+        "context",
+        "inputs",
+        "outputs",
+        "extents",
+        "buffers",
+        "begin",
+        "end",
+        "entry",
+        "in",
+        "is",
+        "if",
+        "or",
+        "and",
+        "not",
+        "for",
+        "def",
+        "lambda",
+        "as",
+        "del",
+    )
+)
 
 
 class Labels:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stax.errors import LoweringError
-from stax.graph import Node
+from stax.graph import Node, Project, multiple
+from stax.lowering.build import BuiltKernel
 from stax.lowering.fuse import Fusion
-from stax.lowering.own import GEMM_NAMES, gemm, stored_operands
+from stax.lowering.own import GEMM_NAMES, gemm, root_of, stored_operands
+from stax.lowering.running import running_kernel
+from stax.lowering.scatter import scatter_kernels
+from stax.lowering.sorting import SortStep, sort_step
 from stax.operators.contract import DotGeneral
+from stax.operators.index import Scatter
+from stax.operators.reduce import Cumulative
+from stax.operators.sort import Sort
 
 if TYPE_CHECKING:
     from stax.lowering.program import DriverWriter
@@ -34,14 +42,39 @@ class GemmStep:
         driver.do(f"call void {function}(ptr {a}, ptr {b}, ptr {c}, ptr {descriptor})")
 
 
-LibraryStep = GemmStep
+LibraryStep = GemmStep | SortStep
 
 
-def library_step(fusion: Fusion, node: Node) -> LibraryStep:
-    """Return the step that computes `node`; raises LoweringError where there is none."""
-    if isinstance(node.op, DotGeneral):
-        return GemmStep(node)
-    raise LoweringError(
-        f"{node.op.name} cannot be compiled for the CPU yet.",
-        values=[(node.op.name, repr(node.type), node.source.shown() if node.source else "")],
-    )
+def library_steps(
+    fusion: Fusion, node: Node, name: str, labels: Mapping[Node, str]
+) -> Sequence[BuiltKernel | LibraryStep]:
+    """Return what computes `node`, in order; raises LoweringError where nothing does."""
+    try:
+        return _steps(fusion, node, name, labels)
+    except LoweringError as error:
+        where = node.source.shown() if node.source else ""
+        raise error.located([(node.op.name, repr(node.type), where)], []) from None
+
+
+def _steps(
+    fusion: Fusion, node: Node, name: str, labels: Mapping[Node, str]
+) -> Sequence[BuiltKernel | LibraryStep]:
+    sources = [root_of(fusion, x) for x in node.inputs]
+    match node.op:
+        case DotGeneral():
+            return (GemmStep(node),)
+        case Cumulative():
+            return (running_kernel(node, sources[0], name, labels),)
+        case Scatter():
+            return scatter_kernels(node, sources, name, labels)
+        case Sort():
+            return (sort_step(node, sources, _results(fusion, node)),)
+    raise LoweringError(f"{node.op.name} cannot be compiled for the CPU yet.")
+
+
+def _results(fusion: Fusion, node: Node) -> list[tuple[int, Node]]:
+    """Return the results of a node that are read, with their positions."""
+    if not multiple(node):
+        return [(0, node)]
+    reading = [x for x in fusion.stored if isinstance(x.op, Project) and x.inputs[0] is node]
+    return sorted(((x.op.position, x) for x in reading), key=lambda pair: pair[0])  # type: ignore[attr-defined]

@@ -65,17 +65,18 @@ class _Emitter(Expressions):
         self._facts: dict[int, LoopFacts] = {}
 
     def emit(self) -> str:
+        # A dot, which no identifier has, keeps the kernel's names apart from the writer's.
         kernel, lines = self.kernel, self.w.levels[0].lines
         for i, buffer in enumerate(kernel.params):
-            # By position, so that kernels that differ in names alone have one text.
-            lines.append(f"  %buffer{i}.at = getelementptr ptr, ptr %buffers, i64 {i}")
-            lines.append(f"  %buffer{i} = load ptr, ptr %buffer{i}.at")
-            self.memory.pointers[buffer.name] = f"%buffer{i}"
+            pointer = self.memory.pointers[buffer.name] = f"%{buffer.name}.data"
+            lines.append(f"  {pointer}.at = getelementptr ptr, ptr %buffers, i64 {i}")
+            lines.append(f"  {pointer} = load ptr, ptr {pointer}.at")
         for i, extent in enumerate(kernel.extents):
-            lines.append(f"  %extent{i}.at = getelementptr i64, ptr %extents, i64 {i}")
-            lines.append(f"  %extent{i} = load i64, ptr %extent{i}.at")
-            self.env[extent.name] = Value(f"%extent{i}", int64, 1, 0)
-            self.positions.add(f"%{extent.name}")
+            name = f"%{extent.name}.extent"
+            lines.append(f"  {name}.at = getelementptr i64, ptr %extents, i64 {i}")
+            lines.append(f"  {name} = load i64, ptr {name}.at")
+            self.env[extent.name] = Value(name, int64, 1, 0)
+            self.positions.add(name)
         self.statements(kernel.body)
         self.w.do("ret void")
         header = f"define void @{kernel.name}(ptr %buffers, ptr %extents, i64 %begin, i64 %end)"

@@ -19,7 +19,6 @@ from stax.lowering.loop_ir import (
     BOOL,
     COMPARISONS,
     INDEX,
-    INDEXING,
     Apply,
     Buffer,
     Const,
@@ -129,7 +128,7 @@ class Expressions:
                 x, y = self.bounded(args[0]), self.bounded(args[1])
                 return x.plus(y, 1 if name == "add" else -1)
             if name == "mul":
-                return self.memory.product(*args)
+                return self.located(self.memory.product(*args), args)
         elif w.lanes > 1 and name in COMPARISONS and node.args[0].dtype == INDEX:
             found = self.compare_lanes(name, args)
             if found is not None:
@@ -137,9 +136,15 @@ class Expressions:
         elif name == "convert" and isinstance(args[0], Affine) and _is_narrow(node.dtype):
             return self.narrow(args[0], node.dtype)
         values = tuple([w.materialize(x) for x in args])
-        result = apply(w, self.math, name, values, node.dtype)
-        if name in INDEXING:
-            self.positions.add(result.text)
+        return self.located(apply(w, self.math, name, values, node.dtype), args)
+
+    def located(self, result: Any, args: list[Value | Affine]) -> Any:
+        """Note that what is computed from positions alone is a position."""
+        form = Affine.of(result) if isinstance(result, Affine) or result.dtype == INDEX else None
+        if form is not None and len(form.terms) == 1:
+            sources = [t for x in args for t in Affine.of(x).terms]
+            if self.positions.issuperset(sources):
+                self.positions.update(form.terms)
         return result
 
     def bounded(self, x: Value | Affine) -> Affine:
@@ -156,7 +161,7 @@ class Expressions:
         whose difference cannot overflow as that of a user's int64 values could.
         """
         x, y = Affine.of(args[0]), Affine.of(args[1])
-        if not self.positions.issuperset({**x.terms, **y.terms}):
+        if not self.positions.issuperset([*x.terms, *y.terms]):
             return None
         difference = x.plus(y, -1)
         if difference.is_vector or difference.lane not in (1, -1):
@@ -210,7 +215,7 @@ class Expressions:
         keep = None if mask is None else self.value(mask)
         result = self.value(value)
         flat = self.flat(buffer, [self.evaluate(i) for i in index])
-        self.memory.store(buffer, flat, result, self.masked(keep, flat))
+        self.memory.store(buffer, flat, result, self.masked(keep, flat, result.lanes))
 
     def flat(self, buffer: Buffer, position: Sequence[Index]) -> Affine:
         """Give the offset of a position, computing a buffer's extents once."""
@@ -222,9 +227,13 @@ class Expressions:
             self._shapes[buffer.name] = extents
         return self.memory.flat(position, extents)
 
-    def masked(self, mask: Value | None, flat: Affine) -> Value | None:
-        """Add to an access's own mask that of a masked iteration; the latter has a live lane."""
-        if self.tail != "masked" or (flat.lane == 0 and not flat.is_vector):
+    def masked(self, mask: Value | None, flat: Affine, lanes: int = 1) -> Value | None:
+        """Add to an access's own mask that of a masked iteration.
+
+        Not where address, mask and value (of `lanes`) are uniform: one lane is always live.
+        """
+        is_uniform = flat.lane == 0 and not flat.is_vector and lanes == 1
+        if self.tail != "masked" or (is_uniform and (mask is None or mask.lanes == 1)):
             return mask
         assert self.live is not None
         return self.live if mask is None else self.w.binary("and", self.live, mask)

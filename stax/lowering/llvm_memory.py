@@ -247,7 +247,8 @@ class Memory:
                 return
             mask = None
         self._changed(self.same_memory((buffer.name,)))
-        if flat.is_vector or flat.lane not in (0, 1, -1):
+        is_uniform = value.lanes == 1 and (mask is None or mask.lanes == 1)
+        if flat.is_vector or flat.lane not in (0, 1, -1) or (flat.lane == 0 and not is_uniform):
             self._scattered(buffer, flat, value, mask)
         elif flat.lane == 0:
             self._store_one(buffer, flat, value, mask)
@@ -255,13 +256,11 @@ class Memory:
             self._store_vector(buffer, flat, value, mask)
 
     def _store_one(self, buffer: Buffer, flat: Affine, value: Value, mask: Value | None) -> None:
-        """Store where all lanes point to one element; the last lane wins, as in a serial loop."""
+        """Store one value to one element; where the mask is false, to a place nobody reads."""
         w = self.w
-        value = value if value.lanes == 1 else part(w, value, value.lanes - 1, 1)
         pointer, _ = self._address(buffer, flat)
         target = pointer
         if mask is not None:
-            mask = mask if mask.lanes == 1 else part(w, mask, mask.lanes - 1, 1)
             line = f"select {mask}, ptr {pointer}, ptr {self._sink()}"
             target = w.raw(line, w.depth)
         size = buffer.dtype.itemsize
@@ -336,7 +335,7 @@ class Memory:
 
     def _scratch(self, name: str, setup: str | None) -> str:
         if name not in self._spare:
-            pointer = f"%{name}"
+            pointer = f"%spare.{name}"
             self._spare[name] = pointer
             self.w.entry.append(f"  {pointer} = alloca i64")
             if setup:

@@ -7,16 +7,19 @@ time's `gemm` by extents and strides; operands that are transposed in memory sta
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stax.errors import LoweringError
-from stax.graph import Node, Project
+from stax.graph import Constant, Node, Project
 from stax.operators.contract import DotGeneral
 from stax.operators.index import Scatter
 from stax.operators.reduce import Cumulative
 from stax.operators.reshape import Reshape, Transpose
 from stax.operators.sort import Sort
 from stax.types import float32, float64
+
+if TYPE_CHECKING:
+    from stax.lowering.fuse import Fusion
 
 # Below this many multiplications a fused loop beats a call of BLAS.
 GEMM_FROM = 1 << 15
@@ -39,6 +42,13 @@ def is_gemm(node: Node) -> bool:
     if not all(isinstance(e, int) for e in extents):
         return False
     return math.prod(extents) >= GEMM_FROM
+
+
+def root_of(fusion: Fusion, node: Node) -> Node:
+    """Return the stored value whose memory `node` is another shape of."""
+    while isinstance(node.op, Reshape) and node not in fusion.stored:
+        node = node.inputs[0]
+    return node
 
 
 class View(NamedTuple):
@@ -175,6 +185,8 @@ def _matrices(node: Node) -> list[tuple[Node, Matrix]]:
 
 def stored_operands(node: Node) -> list[Node]:
     """Return what must be in memory for a kernel of its own to read: its operands, or what they view."""
+    if isinstance(node.op, Scatter) and isinstance(node.inputs[0].op, Constant):
+        return list(node.inputs[1:])  # one number is written, not copied
     if not isinstance(node.op, DotGeneral):
         return list(node.inputs)
     return [root for root, _ in _matrices(node)]

@@ -12,6 +12,7 @@ from stax.lowering.llvm import emit_kernel
 from stax.lowering.loop_verify import verify_kernel
 from stax.lowering.prepare import prepare
 from stax.lowering.program import DriverWriter, Program, lower
+from stax.lowering.sorting import SortStep
 from stax.lowering.vector_math import MathLibrary
 
 
@@ -46,6 +47,7 @@ def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lo
     math = MathLibrary()
     symbols: dict[str, str] = {}  # the body of a kernel to the name it is emitted under
     functions: dict[str, str] = {}
+    natives: dict[str, str] = {}  # functions that are no kernels of the loop IR
     parts = []
     for kernel in program.kernels:
         if config.verify:
@@ -56,6 +58,9 @@ def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lo
             symbols[body] = kernel.name
             parts.append(text)
         functions[kernel.name] = symbols[body]
+    for step in program.steps:
+        if isinstance(step, SortStep):
+            natives.update(step.functions(target.attributes))
     driver = DriverWriter(program, functions, slot, target.attributes)
-    parts += [driver.write(), math.text()]
+    parts += [*natives.values(), driver.write(), math.text()]
     return Lowered(program, "\n".join(parts), tuple(driver.slots), len(symbols))

@@ -21,9 +21,11 @@ from stax.op import Op
 from stax.operators.broadcast import Reduction, broadcast_in_dim
 from stax.operators.contract import DotGeneral
 from stax.operators.elementwise import convert, mul
+from stax.operators.index import Scatter
 from stax.operators.reshape import Reshape, Transpose, reshape
-from stax.trace import Proxy, Trace, bind
-from stax.types import ArrayType
+from stax.operators.sort import Sort
+from stax.trace import Proxy, Trace, bind, results
+from stax.types import ArrayType, accumulator
 from stax.verify import verified
 
 # A reduction to fewer results than this is split when it reads at least that many elements.
@@ -94,6 +96,10 @@ def _rewritten(op: Op, inputs: list[Any]) -> Any:
             return _outer_product(op, *inputs)
         case DotGeneral():
             return _product(op, *inputs)
+        case Sort() if op.axis != inputs[0].type.ndim - 1:
+            return _sort(op, inputs)
+        case Scatter() if op.kind in ("add", "mul"):
+            return _scatter(op, inputs)
         case _:
             return bind(op, *inputs)
 
@@ -151,6 +157,28 @@ def _product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
     batch = tuple(range(len(op.batching[0])))
     summed = [tuple(range(x.type.ndim - len(op.contracting[0]), x.type.ndim)) for x in moved]
     return bind(DotGeneral((summed[0], summed[1]), (batch, batch), op.dtype, op.precision), *moved)
+
+
+def _sort(op: Sort, operands: list[Any]) -> Any:
+    """Sort along the last axis."""
+    last = operands[0].type.ndim - 1
+    order = list(range(last + 1))
+    order[op.axis], order[last] = last, op.axis
+    turn = Transpose(tuple(order))  # its own inverse
+    found = bind(Sort(last, op.num_keys, op.is_stable), *(bind(turn, x) for x in operands))
+    if len(operands) == 1:
+        return bind(turn, found)
+    return tuple(bind(turn, x) for x in results(found))
+
+
+def _scatter(op: Scatter, inputs: list[Any]) -> Any:
+    """Accumulate in the type in which sums and products do, and round once."""
+    operand, indices, updates = inputs
+    dtype = operand.type.dtype
+    wide = accumulator(dtype)
+    if wide is dtype:
+        return bind(op, *inputs)
+    return convert(bind(op, convert(operand, wide), indices, convert(updates, wide)), dtype)
 
 
 def _is_run(axes: tuple[int, ...]) -> bool:

@@ -16,12 +16,13 @@ from stax.extent import Extent
 from stax.graph import Graph, Node
 from stax.lowering import loop_ir as ir
 from stax.lowering.build import BuiltKernel, KernelBuilder
-from stax.lowering.element import static_size
+from stax.lowering.element import SYMBOL_PREFIX, static_size
 from stax.lowering.fuse import Fusion, Region, fuse
 from stax.lowering.labels import Labels
-from stax.lowering.library import LibraryStep, library_step
+from stax.lowering.library import LibraryStep, library_steps
+from stax.lowering.own import root_of
 from stax.lowering.schedule import schedule
-from stax.operators.reshape import Reshape
+from stax.lowering.sorting import SortStep
 from stax.types import ArrayType
 
 ALIGNMENT = 64
@@ -30,10 +31,10 @@ STACK_ARENA = 4096
 
 @dataclass(frozen=True, eq=False)
 class KernelStep:
-    """Run a kernel over its parallel loop."""
+    """Run a kernel over its parallel loop; it computes a region, or one op by itself."""
 
     built: BuiltKernel
-    region: Region
+    region: Region | None = None
 
     @property
     def reads_and_writes(self) -> tuple[Node, ...]:
@@ -59,6 +60,7 @@ class Program:
     fusion: Fusion
     steps: list[Step]
     places: dict[Node, Place] = field(default_factory=dict)
+    scratch: dict[Step, Place] = field(default_factory=dict)
     arena_bytes: int = 0
     symbols: tuple[str, ...] = ()
 
@@ -93,8 +95,10 @@ def lower(graph: Graph) -> Program:
         name = f"kernel{i}"
         built = KernelBuilder(fusion, plan, name, labels.names).build()
         jobs.append((region.level, len(jobs), KernelStep(built, region)))
-    for node in fusion.own:
-        jobs.append((fusion.level[node], len(jobs), library_step(fusion, node)))
+    for i, node in enumerate(fusion.own, len(plans)):
+        for own in library_steps(fusion, node, f"kernel{i}", labels.names):
+            step: Step = KernelStep(own) if isinstance(own, BuiltKernel) else own
+            jobs.append((fusion.level[node], len(jobs), step))
     steps = [step for _, _, step in sorted(jobs, key=lambda job: job[:2])]
     program = Program(graph, fusion, steps, symbols=_symbols(graph))
     _assign_places(program)
@@ -107,13 +111,6 @@ def _symbols(graph: Graph) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def root_of(fusion: Fusion, node: Node) -> Node:
-    """Return the stored value whose memory `node` is another shape of."""
-    while isinstance(node.op, Reshape) and node not in fusion.stored:
-        node = node.inputs[0]
-    return node
-
-
 def _assign_places(program: Program) -> None:
     places = program.places
     for i, node in enumerate(program.graph.inputs):
@@ -124,19 +121,25 @@ def _assign_places(program: Program) -> None:
             raise InternalError(f"lower: output {i} has no memory of its own.")
         places[root] = Place("output", i)
     last_use: dict[Node, int] = {}
-    for i, step in enumerate(program.steps):
-        for node in step.reads_and_writes:
+    # Views of one value under several shapes are one stretch of memory.
+    touched = [[root_of(program.fusion, n) for n in s.reads_and_writes] for s in program.steps]
+    for i, nodes in enumerate(touched):
+        for node in nodes:
             last_use[node] = i
+    dying: list[list[Node]] = [[] for _ in touched]
+    for node, i in last_use.items():
+        dying[i].append(node)
     arena = _Arena()
-    live: list[Node] = []
-    for i, step in enumerate(program.steps):
-        for node in step.reads_and_writes:
+    for i, (step, nodes) in enumerate(zip(program.steps, touched, strict=True)):
+        for node in nodes:
             if node not in places:
                 places[node] = Place("arena", arena.take(_nbytes(node.type)))
-                live.append(node)
-        for node in [n for n in live if last_use[n] == i]:
-            arena.give(places[node].number, _nbytes(node.type))
-            live.remove(node)
+        if isinstance(step, SortStep):
+            program.scratch[step] = Place("arena", arena.take(step.scratch_bytes))
+            arena.give(program.scratch[step].number, step.scratch_bytes)
+        for node in dying[i]:
+            if places[node].kind == "arena":
+                arena.give(places[node].number, _nbytes(node.type))
     program.arena_bytes = arena.size
 
 
@@ -222,7 +225,13 @@ class DriverWriter:
 
     def pointer(self, node: Node) -> str:
         """Return the address of a value."""
-        place = self.program.places[root_of(self.program.fusion, node)]
+        return self._address(self.program.places[root_of(self.program.fusion, node)])
+
+    def scratch(self, step: Step) -> str:
+        """Return the address of the memory that a step needs while it runs."""
+        return self._address(self.program.scratch[step])
+
+    def _address(self, place: Place) -> str:
         if place not in self.loaded:
             if place.kind == "arena":
                 self.loaded[place] = self.new(f"getelementptr i8, ptr %arena, i64 {place.number}")
@@ -247,7 +256,7 @@ class DriverWriter:
             case ir.Const(value, _):
                 return str(int(value))
             case ir.Var(name, _):
-                position = self.program.symbols.index(name.removeprefix("n_"))
+                position = self.program.symbols.index(name.removeprefix(SYMBOL_PREFIX))
                 at = self.new(f"getelementptr i64, ptr %extents, i64 {position}")
                 return self.new(f"load i64, ptr {at}")
             case ir.Apply(name, (x, y), _):

@@ -23,7 +23,6 @@ from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.reshape import Reshape
 from stax.operators.shape import Iota
 
-
 KEEP_FROM = 8  # simple operations that a second computation may cost before it is kept
 SPILL_FROM = 24  # the same where keeping means storing a whole array
 SCRATCH_BYTES = 48 << 10
@@ -110,7 +109,7 @@ def _local_reads(fusion: Fusion, region: Region, node: Node) -> list[Node]:
     return [
         r.source
         for r in fusion.reads(node, region)
-        if fusion.home.get(r.source) is region and r.index == region.index(r.source)
+        if fusion.home.get(r.source) is region and r.place == region.index(r.source)
     ]
 
 
@@ -156,7 +155,11 @@ def _choose_kept(fusion: Fusion, plan: Schedule, local: dict[Node, list[Node]]) 
     for node in plan.region.nodes:
         if not plan.is_full(node) or node not in plan.needed:
             continue
-        cost[node] = price(node.op) + sum(cost.get(x, 1) for x in local[node]) + _loads(fusion, plan.region, node)  # fmt: skip
+        cost[node] = (
+            price(node.op)
+            + sum(cost.get(x, 1) for x in local[node])
+            + _loads(fusion, plan.region, node)
+        )
         if len(plan.full_uses[node]) < 2 or cost[node] <= limit:
             continue
         cost[node] = 1
@@ -185,7 +188,9 @@ def _is_flat(fusion: Fusion, plan: Schedule) -> bool:
             return False
         for read in fusion.reads(node, region):
             shape = read.source.type.shape
-            if canonical(shape) and not (region.holds_full(read.source) and read.index == region.index(read.source)):  # fmt: skip
+            if canonical(shape) and not (
+                region.holds_full(read.source) and read.place == region.index(read.source)
+            ):
                 return False
         if _reads_counters(fusion, node):
             return False
@@ -193,7 +198,7 @@ def _is_flat(fusion: Fusion, plan: Schedule) -> bool:
 
 
 def _reads_counters(fusion: Fusion, node: Node) -> bool:
-    """Say whether a value depends on the index itself (iota, masks of padding), so needs all axes."""
+    """Say whether a value depends on the index itself (iota, padding), so needs all axes."""
     pending = list(node.inputs)
     while pending:
         x = pending.pop()

@@ -42,6 +42,12 @@ def inexact(name: str, x: Any) -> Any:
     return convert(x, inexact_dtype(x.dtype), x.weak_type)
 
 
+def numeric(name: str, x: Any) -> Any:
+    """Return `x` as an array of numbers; bool counts as int32."""
+    x = array(name, x)
+    return convert(x, types.int_dtype()) if types.is_bool(x.dtype) else x
+
+
 def inexact_operands(name: str, *args: Any) -> list[Any]:
     """Return the arguments in one floating type and one shape."""
     return promote_operands(name, *args, to=inexact_dtype)
@@ -100,6 +106,7 @@ __all__ = [
     "axes_list",
     "inexact",
     "inexact_operands",
+    "numeric",
     "operand",
     "promoted",
     "refuse_out",

@@ -18,7 +18,14 @@ from stax.array import asarray
 from stax.dtypes import inexact_dtype
 from stax.errors import ArgumentValueError, DTypeError, ShapeError
 from stax.extent import same_shape
-from stax.numpy.arguments import array, arrays, inexact, inexact_operands, refuse_out
+from stax.numpy.arguments import (
+    array,
+    arrays,
+    inexact,
+    inexact_operands,
+    numeric,
+    refuse_out,
+)
 from stax.operators import elementwise as ops
 from stax.operators.arithmetic import (
     absolute,
@@ -80,19 +87,20 @@ atan2 = arctan2
 def log2(x: Any, /) -> Any:
     """Return the logarithm to the base 2 of each element."""
     x = inexact("log2", x)
+    x = convert(x, x.dtype)
     return ops.div(ops.log(x), like(x, math.log(2)))
 
 
 def log10(x: Any, /) -> Any:
     """Return the logarithm to the base 10 of each element."""
     x = inexact("log10", x)
+    x = convert(x, x.dtype)
     return ops.div(ops.log(x), like(x, math.log(10)))
 
 
 def square(x: Any, /) -> Any:
     """Return the square of each element."""
-    x = array("square", x)
-    return x if types.is_bool(x.dtype) else ops.integer_pow(x, 2)
+    return ops.integer_pow(numeric("square", x), 2)
 
 
 def reciprocal(x: Any, /) -> Any:
@@ -145,7 +153,9 @@ trunc = _rounding("trunc", ops.trunc, "towards zero")
 
 def rint(x: Any, /) -> Any:
     """Return the nearest integer to each element, the even one at a tie, as a float."""
-    return ops.round_(inexact("rint", x))
+    x = array("rint", x)
+    weak = x.weak_type and types.is_inexact(x.dtype)
+    return ops.round_(convert(x, inexact_dtype(x.dtype), weak))
 
 
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
@@ -432,8 +442,9 @@ def imag(val: Any, /) -> Any:
 def angle(z: Any, deg: bool = False) -> Any:
     """Return the argument: 0 for positive numbers and pi for negative ones."""
     z = inexact("angle", _real_only("angle", z))
-    turn = select(ops.lt(z, like(z, 0)), like(z, 180 if deg else math.pi), like(z, 0))
-    return select(ops.ne(z, z), z, turn)
+    z = convert(z, z.dtype)
+    turn = ops.atan2(like(z, 0), z)
+    return rad2deg(turn) if deg else turn
 
 
 def isreal(x: Any) -> Any:

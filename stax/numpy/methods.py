@@ -117,7 +117,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sum": reductions.sum,
     "swapaxes": manipulation.swapaxes,
     "take": taking.take,
-    "trace": taking.trace,
     "transpose": _transpose,
     "var": reductions.var,
 }

@@ -60,8 +60,8 @@ def sum(
 ) -> Any:
     """Return the sum over `axis` (all axes if None); integers add up in at least 32 bits."""
     refuse_out("sum", out)
-    a, wanted, weak = _accumulation_type("sum", a, dtype, promote_integers)
-    return _accumulate(_SUM, a, wanted, weak, axis, keepdims, initial, where)
+    a, wanted = _accumulation_type("sum", a, dtype, promote_integers)
+    return _accumulate(_SUM, a, wanted, axis, keepdims, initial, where)
 
 
 def prod(
@@ -76,8 +76,8 @@ def prod(
 ) -> Any:
     """Return the product over `axis` (all axes if None); integers multiply in at least 32 bits."""
     refuse_out("prod", out)
-    a, wanted, weak = _accumulation_type("prod", a, dtype, promote_integers)
-    return _accumulate(_PROD, a, wanted, weak, axis, keepdims, initial, where)
+    a, wanted = _accumulation_type("prod", a, dtype, promote_integers)
+    return _accumulate(_PROD, a, wanted, axis, keepdims, initial, where)
 
 
 class _Accumulation(NamedTuple):
@@ -93,34 +93,24 @@ _SUM = _Accumulation(reductions.reduce_sum, reductions.reduce_or, add, 0)
 _PROD = _Accumulation(reductions.reduce_prod, reductions.reduce_and, multiply, 1)
 
 
-def _accumulation_type(
-    name: str, a: Any, dtype: Any, promote_integers: bool
-) -> tuple[Any, Any, bool]:
-    """Return the operand, the dtype of its sum and whether that is weak."""
+def _accumulation_type(name: str, a: Any, dtype: Any, promote_integers: bool) -> tuple[Any, Any]:
+    """Return the operand and the dtype of its sum."""
     a = array(name, a)
     if dtype is not None:
-        return a, check_dtype(dtype), False
-    wanted = _accumulating(a.dtype) if promote_integers else a.dtype
-    return a, wanted, a.weak_type and wanted == a.dtype
+        return a, check_dtype(dtype)
+    return a, _accumulating(a.dtype) if promote_integers else a.dtype
 
 
 def _accumulate(
-    kind: _Accumulation,
-    a: Any,
-    wanted: Any,
-    weak: bool,
-    axis: Axis,
-    keepdims: bool,
-    initial: Any,
-    where: Any,
+    kind: _Accumulation, a: Any, wanted: Any, axis: Axis, keepdims: bool, initial: Any, where: Any
 ) -> Any:
     if types.is_bool(wanted):
         result = reduced(kind.boolean, truth(a), axis, keepdims, where, kind.identity)
     else:
         # A narrow result is rounded once: the sum itself is taken in the accumulator's type.
         wide = types.accumulator(wanted) if a.dtype != wanted else wanted
-        result = reduced(kind.op, convert(a, wide, weak), axis, keepdims, where, kind.identity)
-        result = convert(result, wanted, weak)
+        result = reduced(kind.op, convert(a, wide), axis, keepdims, where, kind.identity)
+        result = convert(result, wanted)
     return result if initial is None else kind.join(convert(array("sum", initial), wanted), result)
 
 
@@ -144,20 +134,20 @@ def mean(
     """Return the mean over `axis`; of integers as float32, of 16-bit floats summed in float32."""
     refuse_out("mean", out)
     a = array("mean", a)
-    wanted, wide, weak = _inexact_types(a, dtype)
-    x = convert(a, wide, weak)
+    wanted, wide = _inexact_types(a, dtype)
+    x = convert(a, wide)
     total = reduced(reductions.reduce_sum, x, axis, keepdims, where, 0)
-    return convert(_over(total, _count(x, axis, where, keepdims)), wanted, weak)
+    return convert(_over(total, _count(x, axis, where, keepdims)), wanted)
 
 
-def _inexact_types(a: Any, dtype: Any) -> tuple[Any, Any, bool]:
-    """Return the dtype of a mean of `a`, the one it is computed in, and its weak flag."""
+def _inexact_types(a: Any, dtype: Any) -> tuple[Any, Any]:
+    """Return the dtype of a mean of `a`, and the one it is computed in."""
     if dtype is not None:
         wanted = check_dtype(dtype)
         computed = types.promote(types.ArrayType(a.dtype, ()), types.ArrayType(wanted, ()))[0]
-        return wanted, types.accumulator(computed), False
+        return wanted, types.accumulator(computed)
     wanted = a.dtype if types.is_inexact(a.dtype) else types.float_dtype()
-    return wanted, types.accumulator(wanted), a.weak_type and wanted == a.dtype
+    return wanted, types.accumulator(wanted)
 
 
 def _over(total: Any, count: Any) -> Any:
@@ -186,8 +176,8 @@ def var(
     """
     refuse_out("var", out)
     a = array("var", a)
-    wanted, wide, weak = _inexact_types(a, dtype)
-    x = convert(a, wide, weak)
+    wanted, wide = _inexact_types(a, dtype)
+    x = convert(a, wide)
     center = _mean(x, axis, where) if mean is None else convert(array("var", mean), wide)
     apart = add(x, ops.neg(center))
     total = reduced(reductions.reduce_sum, ops.integer_pow(apart, 2), axis, keepdims, where, 0)
@@ -199,7 +189,7 @@ def var(
     else:
         left = convert(add(count, -less), wide)
         result = divide(total, choose(greater(left, 0), left, math.nan))
-    return convert(result, wanted, weak)
+    return convert(result, wanted)
 
 
 def _mean(x: Any, axis: Axis, where: Any) -> Any:
@@ -221,12 +211,12 @@ def std(
     """Return the standard deviation over `axis`, the square root of the variance."""
     refuse_out("std", out)
     a = array("std", a)
-    wanted, wide, weak = _inexact_types(a, dtype)
+    wanted, wide = _inexact_types(a, dtype)
     squared = var(
-        convert(a, wide, weak), axis, ddof=ddof, keepdims=keepdims, where=where, mean=mean,
+        convert(a, wide), axis, ddof=ddof, keepdims=keepdims, where=where, mean=mean,
         correction=correction,
     )  # fmt: skip
-    return convert(ops.sqrt(squared), wanted, weak)
+    return convert(ops.sqrt(squared), wanted)
 
 
 # --- extremes ---
@@ -249,6 +239,7 @@ def highest(dtype: Any) -> Any:
 def _extreme(name: str, a: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Any:
     op, join, least = _EXTREMES[name]
     a = array(name, a)
+    a = convert(a, a.dtype)
     if where is not None and initial is None:
         raise ArgumentValueError(
             f"{name}: with where= there may be nothing to take the {name} of.",
@@ -262,7 +253,7 @@ def _extreme(name: str, a: Any, axis: Axis, keepdims: bool, initial: Any, where:
     result = reduced(op, a, axis, keepdims, where, least(a.dtype))
     if initial is None:
         return result
-    return join(convert(array(name, initial), a.dtype, a.weak_type), result)
+    return join(convert(array(name, initial), a.dtype), result)
 
 
 def max(
@@ -355,16 +346,11 @@ def _running(name: str, op: Function, a: Any, axis: int | None, dtype: Any) -> A
     a = array(name, a)
     if axis is None:
         a, axis = reshape(a, (-1,)), 0
-    weak = dtype is None and a.weak_type
-    if dtype is None:
-        wanted = types.int_dtype() if types.is_bool(a.dtype) else a.dtype
-        wanted = _accumulating(wanted)
-    else:
-        wanted = check_dtype(dtype)
-    if types.is_bool(wanted):
-        running = op(convert(truth(a), types.int_dtype()), axis)
-        return truth(running)
-    return op(convert(a, wanted, weak and wanted == a.dtype), axis)
+    wanted = a.dtype if dtype is None else check_dtype(dtype)
+    if not types.is_bool(wanted):
+        return op(convert(a, wanted), axis)
+    running = op(convert(truth(a), types.int_dtype()), axis)
+    return running if dtype is None else truth(running)
 
 
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:

@@ -8,6 +8,7 @@ A broadcast constant is a larger constant, so constants stay one number however 
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -137,13 +138,17 @@ class Reduction(Op):
     axes: tuple[int, ...]
     combine: ClassVar[str]
     ufunc: ClassVar[np.ufunc]
-    accepts: ClassVar[Callable[[Any], bool]]
+
+    @staticmethod
+    @abc.abstractmethod
+    def accepts(dtype: Any) -> bool:
+        """Say whether elements of `dtype` can be reduced."""
 
     def abstract_eval(self, *operands: ArrayType) -> ArrayType:
         (x,) = operands
         if self.axes and not 0 <= self.axes[0] <= self.axes[-1] < x.ndim:
             raise ShapeError(f"{self.name}: axes {self.axes} are out of range for {x}.")
-        if not type(self).accepts(x.dtype):
+        if not self.accepts(x.dtype):
             raise DTypeError(f"{self.name} does not accept {types.SHORT_NAMES[x.dtype]}.")
         return x.with_shape(tuple(x.shape[a] for a in self.kept(x.ndim)))
 

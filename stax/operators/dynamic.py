@@ -84,7 +84,7 @@ class DynamicSlice(Op):
 
     def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
         x, *starts = arrays
-        return x[clamped(starts, self.sizes, x.shape)]  # type: ignore[arg-type]
+        return x[clamped(starts, self.sizes, x.shape)]  # type: ignore[arg-type, index]
 
     def jvp(self, out: Proxy, primals: Sequence[Proxy], tangents: Sequence[Proxy | None]) -> Any:
         return None if tangents[0] is None else bind(self, tangents[0], *primals[1:])

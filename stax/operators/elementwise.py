@@ -66,7 +66,9 @@ class Elementwise(Op):
         if not row.accepts(first.dtype):
             raise DTypeError(f"{self.name} does not accept {types.SHORT_NAMES[first.dtype]}.")
         weak = all(t.weak for t in operands)
-        return ArrayType(types.bool_ if row.to_bool else first.dtype, first.shape, weak and not row.to_bool)
+        return ArrayType(
+            types.bool_ if row.to_bool else first.dtype, first.shape, weak and not row.to_bool
+        )
 
     def evaluate(self, *arrays: np.ndarray) -> Any:
         with np.errstate(all="ignore"):
@@ -452,7 +454,9 @@ class IntegerPow(Op):
             lambda a, b: kernel.apply("div", a, b),
         )
 
-    def _repeated(self, x: Any, one: Any, times: Callable[..., Any], over: Callable[..., Any]) -> Any:
+    def _repeated(
+        self, x: Any, one: Any, times: Callable[..., Any], over: Callable[..., Any]
+    ) -> Any:
         """Multiply out the power; shared by evaluation and lowering so that their bits agree."""
         rest, square, result = abs(self.exponent), x, None
         while rest:

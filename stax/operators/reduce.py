@@ -9,6 +9,7 @@ Sums and products of 16-bit floats accumulate in float32 and are rounded once.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ import numpy as np
 
 from stax import types
 from stax.errors import ArgumentValueError, DTypeError, ShapeError
-from stax.extent import product
+from stax.extent import Dimension, product
 from stax.op import Batch, Op
 from stax.operators.broadcast import (
     LinearOp,
@@ -311,13 +312,17 @@ class Cumulative(Op):
     reverse: bool
     ufunc: ClassVar[np.ufunc]
     combine: ClassVar[str]
-    accepts: ClassVar[Callable[[Any], bool]]
+
+    @staticmethod
+    @abc.abstractmethod
+    def accepts(dtype: Any) -> bool:
+        """Say whether elements of `dtype` can be combined."""
 
     def abstract_eval(self, *operands: ArrayType) -> ArrayType:
         (x,) = operands
         if not 0 <= self.axis < x.ndim:
             raise ShapeError(f"{self.name}: axis {self.axis} is out of range for {x}.")
-        if not type(self).accepts(x.dtype):
+        if not self.accepts(x.dtype):
             raise DTypeError(f"{self.name} does not accept {types.SHORT_NAMES[x.dtype]}.")
         return x
 
@@ -390,7 +395,7 @@ def _interleaved(even: Any, odd: Any, axis: int) -> Any:
     """Return an array whose even and odd places along `axis` come from two arrays."""
     type_ = type_of(even)
     missing = type_.shape[axis] - type_of(odd).shape[axis]
-    config = [(0, 0, 0)] * type_.ndim
+    config: list[tuple[Dimension, Dimension, int]] = [(0, 0, 0)] * type_.ndim
     zero = full((), 0, type_.dtype)
     config[axis] = (0, 1 - missing, 1)
     evens = pad(even, zero, config)

@@ -42,7 +42,7 @@ class Reshape(LinearOp):
         return x.with_shape(self.shape)
 
     def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
-        return arrays[0].reshape(self.shape)  # type: ignore[arg-type]
+        return arrays[0].reshape(self.shape)
 
     def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
         return (reshape(ct, inputs[0].type.shape),)
@@ -104,12 +104,19 @@ def reshape(x: Any, shape: Any) -> Any:
         raise ShapeError(f"reshape: only one length of {given} may be -1.")
     if open_axes:
         rest = product(canonical_shape([s for i, s in enumerate(given) if i not in open_axes]))
-        size = product(type_of(x).shape)
-        if isinstance(rest, int) and (rest == 0 or (isinstance(size, int) and size % rest)):
-            raise ShapeError(f"reshape: {size} elements do not fill {given}.")
-        given = tuple(size // rest if i in open_axes else s for i, s in enumerate(given))
+        length = _open_length(product(type_of(x).shape), rest, given)
+        given = tuple(length if i in open_axes else s for i, s in enumerate(given))
     wanted = canonical_shape(given)
     return x if unchanged(x, wanted) else move(Reshape(wanted), x)
+
+
+def _open_length(size: Dimension, rest: Dimension, given: tuple[Any, ...]) -> Dimension:
+    """Return the length for -1, where the other lengths have the product `rest`."""
+    if isinstance(size, Extent):
+        return size // rest
+    if not isinstance(rest, int) or rest == 0 or size % rest:
+        raise ShapeError(f"reshape: {size} elements do not fill {given}.")
+    return size // rest
 
 
 def expand_dims(x: Any, axes: int | Sequence[int]) -> Any:

@@ -157,7 +157,7 @@ class Pad(LinearOp):
     def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
         x, value = arrays
         padded = self.abstract_eval(ArrayType(x.dtype, x.shape), ArrayType(x.dtype, ())).shape
-        result = np.full(padded, value, x.dtype)  # type: ignore[arg-type]
+        result = np.full(padded, value, x.dtype)
         places = self._places(x.shape, padded)
         if all(kept for kept, _ in places):
             source = tuple(slice(kept.start, kept.stop) for kept, _ in places)

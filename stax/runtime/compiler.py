@@ -59,10 +59,14 @@ class CompiledProgram:
         if self.lowered.program.symbols:
             return
         add_variant(
-            entry, self.module, self.graph.input_types[:count], self.graph.output_types,
-            "tuple" if is_tuple else "array", constants=[np.asarray(c) for c in captures],
+            entry,
+            self.module,
+            self.graph.input_types[:count],
+            self.graph.output_types,
+            "tuple" if is_tuple else "array",
+            constants=[np.asarray(c) for c in captures],
             **self.options,  # type: ignore[arg-type]
-        )  # fmt: skip
+        )
 
 
 class _DynamicCall:

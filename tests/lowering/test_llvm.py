@@ -35,6 +35,7 @@ from tests.lowering import kernels
 from tests.lowering.kernel_runs import LibmCalls, check, compiled, machines, run
 from tests.lowering.kernels import Case, K, R, kernel, normal, rows, serial, vector
 
+HOST = machines()[-1].values[0]
 SIZES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 100)
 DTYPES = (float32, float64, bfloat16)
 EXACT = (
@@ -54,11 +55,16 @@ REORDERED = (kernels.softmax, kernels.masked_sum, kernels.symbolic, kernels.redu
 TOLERANCE = {float32: 3e-5, float64: 1e-12, bfloat16: 0.3}
 
 
+def sizes(dtype: Any, machine: Target) -> tuple[int, ...]:
+    """All sizes on the host in float32, and the tails that differ elsewhere."""
+    return SIZES if machine == HOST or dtype == float32 else (1, 3, 9, 17, 100)
+
+
 @pytest.mark.parametrize("machine", machines())
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("build", EXACT, ids=lambda f: f.__name__)
 def test_exact(build: Any, dtype: Any, machine: Target) -> None:
-    for n in SIZES:
+    for n in sizes(dtype, machine):
         check(build(n, dtype), machine)
 
 
@@ -66,7 +72,7 @@ def test_exact(build: Any, dtype: Any, machine: Target) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("build", REORDERED, ids=lambda f: f.__name__)
 def test_reordered(build: Any, dtype: Any, machine: Target) -> None:
-    for n in SIZES:
+    for n in sizes(dtype, machine):
         check(build(n, dtype), machine, TOLERANCE[dtype])
 
 
@@ -78,7 +84,6 @@ def test_integers_from_positions(machine: Target) -> None:
 
 # Single features
 
-HOST = machines()[-1].values[0]
 S, TOTAL = Var("s", INDEX), Var("total", float32)
 ROW, OUT = Buffer("x", float32, (4, 100)), Buffer("out", float32, (4, 100))
 ONE = Buffer("one", float32, (1,))
@@ -192,6 +197,46 @@ def test_masks_that_do_not_depend_on_the_lane(machine: Target) -> None:
     check(Case(kernel("masks", [ROW, OUT, flags], ["out", "flags"], body), arrays), machine)
 
 
+@pytest.mark.parametrize("machine", machines())
+@pytest.mark.parametrize("is_moved_back", (False, True))
+def test_long_rows_in_blocks(is_moved_back: bool, machine: Target) -> None:
+    """A parallel loop over blocks, the last of which is shorter or is moved back."""
+    n, block = 83, 32
+    x, out = Buffer("x", float32, (n,)), Buffer("out", float32, (n,))
+    start, at = Var("start", INDEX), Var("at", INDEX)
+    first = mul(R, block)
+    extent: Any = index(block)
+    if is_moved_back:
+        first = apply("minimum", first, index(n - block))
+    else:
+        extent = apply("minimum", index(block), apply("sub", index(n), start))
+    value = apply("select", apply("lt", at, index(70)), Load(x, (at,)), Const(7, float32))
+    body = rows(
+        3, Let(start, first), vector(extent, Let(at, add(start, K)), Store(out, (at,), value))
+    )
+    arrays = [normal(float32, n), np.zeros(n, float32)]
+    check(Case(kernel("blocks", [x, out], ["out"], body), arrays), machine)
+
+
+@pytest.mark.parametrize("machine", machines())
+@pytest.mark.parametrize("at", (3, 98, 99))
+def test_one_iteration_of_a_vector_loop_stores(at: int, machine: Target) -> None:
+    """And a load that only iterations after the last would do is not done."""
+    last = Buffer("last", float32, (4,))
+    is_it, is_after = apply("eq", K, index(at)), apply("ge", K, index(100))
+    value = apply("add", X, Load(ROW, (mul(R, 1000), index(0)), is_after))
+    body = rows(
+        4,
+        vector(
+            100,
+            Store(last, (R,), value, is_it),
+            Store(OUT, (R, K), apply("add", Load(OUT, (R, K)), value)),
+        ),
+    )
+    arrays = [normal(float32, 4, 100), np.ones((4, 100), float32), np.zeros(4, float32)]
+    check(Case(kernel("one", [ROW, OUT, last], ["out", "last"], body), arrays), machine)
+
+
 def test_long_chains_do_not_recurse() -> None:
     value: Any = X
     for i in range(3000):
@@ -256,3 +301,14 @@ def test_a_local_of_an_outer_scope_cannot_become_a_vector() -> None:
 @pytest.mark.parametrize("build", (*EXACT, *REORDERED), ids=lambda f: f.__name__)
 def test_text_is_repeatable(build: Any) -> None:
     assert text(build(33, float32)) == text(build(33, float32))
+
+
+def test_names_of_params_do_not_clash_with_generated_ones() -> None:
+    names = ("v1", "entry", "begin", "zero", "b1")
+    buffers = [Buffer(name, float32, (4, 20)) for name in names]
+    value: Any = Load(buffers[0], (R, K), apply("eq", R, index(1)))
+    for buffer in buffers[1:-1]:
+        value = apply("add", value, Load(buffer, (R, index(0)), apply("eq", R, index(2))))
+    body = rows(4, vector(20, Store(buffers[-1], (R, K), value)))
+    arrays = [normal(float32, 4, 20, seed=i) for i in range(5)]
+    check(Case(kernel("k", buffers, ["b1"], body), arrays), HOST)

@@ -15,7 +15,7 @@ from stax.types import bfloat16, float16, float32, float64, int8, int32, int64, 
 from tests.lowering import kernels
 from tests.lowering.kernel_runs import as_bits, guarded_copy
 from tests.lowering.kernels import Case, R, elementwise, kernel, normal
-from tests.lowering.triton_interpreter import launch
+from tests.lowering.triton_interpreter import compile_for, launch
 
 DTYPES = (float32, float64, bfloat16, float16)
 
@@ -106,6 +106,22 @@ def test_source_is_one_jitted_function() -> None:
     assert printed.block == 1024 and printed.grid({}) == (3, 1)
     assert emit_triton(kernels.softmax(1000, float32).kernel).block == 1024
     assert emit_triton(kernels.symbolic(9, float32).kernel, 16).grid({"m": 3, "n": 9}) == (3,)
+
+
+@pytest.mark.parametrize(
+    ("build", "dtype"),
+    (
+        (kernels.chain, bfloat16),
+        (kernels.softmax, float32),
+        (kernels.reductions, float64),
+        (kernels.symbolic, float32),
+    ),
+)
+def test_printed_kernels_compile(build: Any, dtype: Any) -> None:
+    """What the interpreter accepts, the compiler does too, without contracting to FMA."""
+    made = build(100, dtype).kernel
+    compiled = compile_for(emit_triton(made, 128), made.params, made.extents)
+    assert "fma.rn.f32" not in compiled.asm["ptx"] or build is not kernels.chain
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,17 @@ from __future__ import annotations
 import contextlib
 import linecache
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from stax.lowering.loop_ir import Buffer, Var
 from stax.lowering.numpy_scalar import FUNCTIONS
 from stax.lowering.triton import TritonKernel
+from stax.types import SHORT_NAMES
 
 triton = pytest.importorskip("triton")
 interpreter: Any = pytest.importorskip("triton.runtime.interpreter")
@@ -77,7 +79,8 @@ def _handle(data: np.ndarray, kind: Any) -> Any:
     if kind == tl.bfloat16:
         data = np.asarray(data).astype(_BFLOAT16).view(np.uint16)
     else:
-        data = np.asarray(data).astype(interpreter._get_np_dtype(kind), copy=False)
+        with np.errstate(all="ignore"):
+            data = np.asarray(data).astype(interpreter._get_np_dtype(kind), copy=False)
     return interpreter.TensorHandle(data, kind)
 
 
@@ -171,15 +174,31 @@ def _interpreted(function: Any) -> Any:
     return _FUNCTIONS[function]
 
 
+_POINTERS = {"bool": "*i8", "bf16": "*bf16", "f16": "*fp16", "f32": "*fp32", "f64": "*fp64"}
+
+
+def compile_for(kernel: TritonKernel, params: Sequence[Buffer], extents: Sequence[Var]) -> Any:
+    """Compile a printed kernel for sm_90, which needs no GPU; give what Triton gives."""
+    file = f"{kernel.name}_compiled"
+    signature = {
+        b.name: _POINTERS.get(SHORT_NAMES[b.dtype], f"*{SHORT_NAMES[b.dtype]}") for b in params
+    }
+    signature |= {extent.name: "i64" for extent in extents} | {"BLOCK": "constexpr"}
+    source = triton.compiler.ASTSource(
+        fn=load_source(kernel.source, file)[kernel.name],
+        signature=signature,
+        constexprs={"BLOCK": kernel.block},
+    )
+    target = triton.backends.compiler.GPUTarget("cuda", 90, 32)
+    return triton.compile(source, target=target, options={"enable_fp_fusion": False})
+
+
 def load_source(source: str, name: str) -> dict[str, Any]:
-    """Execute source text so that Triton finds it again; libdevice gives way to NumPy."""
+    """Execute source text in a way that Triton finds the text again."""
     file = f"<triton:{name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
     namespace: dict[str, Any] = {"__name__": f"generated.{name}", "__file__": file}
     exec(compile(source, file, "exec"), namespace)
-    for key, function in namespace.items():
-        if key.startswith("sx_") and "libdevice" in function.src:
-            namespace[key] = _in_numpy(FUNCTIONS[key[3:]])
     return namespace
 
 
@@ -196,7 +215,11 @@ def _in_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def launch(kernel: TritonKernel, arrays: list[np.ndarray], extents: dict[str, int]) -> None:
     """Run every program of a kernel's grid."""
-    function = load_source(kernel.source, kernel.name)[kernel.name]
+    namespace = load_source(kernel.source, kernel.name)
+    for key, wrapper in namespace.items():
+        if key.startswith("sx_") and "libdevice" in wrapper.src:
+            namespace[key] = _in_numpy(FUNCTIONS[key[3:]])
+    function = namespace[kernel.name]
     buffers = [a.view(np.int8) if a.dtype == np.bool_ else a for a in arrays]
     regions = [(a.ctypes.data, a.ctypes.data + a.nbytes) for a in buffers]
     with interpreting(regions):

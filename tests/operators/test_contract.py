@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from jax import lax
 
-import stax.interpreters.evaluate  # noqa: F401
+import stax.interpreters.evaluate
+import stax.numpy.indexing  # noqa: F401
 from stax.api.derivatives import grad, vjp
 from stax.api.mapping import vmap
 from stax.array import asarray
@@ -116,7 +117,7 @@ def test_matmul_broadcasts_like_numpy(x_shape: Any, y_shape: Any) -> None:
     np.testing.assert_array_equal(np.asarray(asarray(x) @ y), x @ y)
 
 
-@pytest.mark.parametrize(("x", "y"), itertools.product(DTYPES, repeat=2))
+@pytest.mark.parametrize(("x", "y"), [*itertools.product(DTYPES, repeat=2)])
 def test_matmul_promotes_like_jax(x: str, y: str) -> None:
     left, right = numbers((2, 3), x), numbers((3, 2), y, 1)
     ours, theirs = matmul(left, right), jnp.matmul(jnp.asarray(left), jnp.asarray(right))

@@ -73,9 +73,24 @@ define i32 @fail{_SIGNATURE} {{
 }}
 
 declare i32 @usleep(i32)
-define i32 @sleep_20ms{_SIGNATURE} {{
-  %r = call i32 @usleep(i32 20000)
-  ret i32 0
+; waits until inputs[0][0] (int64) is not 0; status 1 after two seconds
+define i32 @wait{_SIGNATURE} {{
+entry:
+  %flag.p = load ptr, ptr %inputs
+  br label %loop
+loop:
+  %i = phi i32 [0, %entry], [%next, %again]
+  %flag = load atomic i64, ptr %flag.p acquire, align 8
+  %set = icmp ne i64 %flag, 0
+  br i1 %set, label %exit, label %again
+again:
+  %r = call i32 @usleep(i32 1000)
+  %next = add i32 %i, 1
+  %patient = icmp slt i32 %next, 2000
+  br i1 %patient, label %loop, label %exit
+exit:
+  %status = phi i32 [0, %loop], [1, %again]
+  ret i32 %status
 }}
 
 ; runs until a signal handler raises
@@ -111,7 +126,7 @@ define i32 @nothing{_SIGNATURE} {{
 """
 
 _NAMES = (
-    "add8", "arena_address", "count", "parallel_count", "fail", "sleep_20ms", "forever", "product",
+    "add8", "arena_address", "count", "parallel_count", "fail", "wait", "forever", "product",
     "nothing",
 )  # fmt: skip
 

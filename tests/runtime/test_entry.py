@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -199,12 +200,24 @@ def test_results_die_with_their_last_reference(make, programs, type_of) -> None:
 
 
 def test_inputs_may_be_deleted_while_the_gil_is_released(make, programs, type_of) -> None:
-    v = type_of((8,))
+    if not dispatcher.available():
+        pytest.skip("the Python path keeps the GIL")
+    flag_type, v = type_of((1,), "int64"), type_of((8,))
     entry = make(slow)
-    add_variant(entry, programs, [v], [v], "array", name="sleep_20ms", release_gil=True)
-    x = array(v)
-    worker = threading.Thread(target=lambda: entry.call(x))
+    add_variant(entry, programs, [flag_type, v], [v], "array", name="wait", release_gil=True)
+    flag, x = array(flag_type, 0), array(v)
+    value = x._value
+    alone = sys.getrefcount(value)
+    results: list[object] = []
+    worker = threading.Thread(target=lambda: results.append(entry.call(flag, x)))
     worker.start()
+    # Held once more when the program runs; it waits for two seconds at most.
+    while sys.getrefcount(value) == alone and worker.is_alive():
+        time.sleep(0.001)
     x._value = None
+    held = sys.getrefcount(value)
+    flag._value[0] = 1
     worker.join()
-    assert entry.call(x)[0] == "slow"
+    assert (held, sys.getrefcount(value)) == (alone, alone - 1)
+    assert type(results[0]) is Array
+    assert entry.call(flag, x)[0] == "slow"

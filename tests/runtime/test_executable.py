@@ -109,14 +109,15 @@ def test_two_threads_share_an_executable(programs, type_of) -> None:
 def test_other_threads_run_while_the_gil_is_released(programs, type_of, path: str) -> None:
     if path == "python":
         pytest.skip("the Python path keeps the GIL")
-    wait = Executable(programs, [], [], name="sleep_20ms", release_gil=True)
-    worker = threading.Thread(target=lambda: [wait([]) for _ in range(5)])
+    wait = Executable(programs, [type_of((1,), "int64")], [], name="wait", release_gil=True)
+    flag = np.zeros(1, np.int64)
+    results: list[list[np.ndarray]] = []
+    worker = threading.Thread(target=lambda: results.append(wait([flag])))
     worker.start()
-    longest, last = 0.0, time.perf_counter()
-    while worker.is_alive():
-        now = time.perf_counter()
-        longest, last = max(longest, now - last), now
-    assert longest < 0.018
+    # Were the GIL held, this thread could not set the flag before the program gives up.
+    flag[0] = 1
+    worker.join()
+    assert results == [[]]
 
 
 def test_products_through_the_context(programs, type_of) -> None:
@@ -147,7 +148,7 @@ def test_a_signal_stops_a_loop(programs) -> None:
         begin = time.perf_counter()
         with pytest.raises(Stop):
             forever([])
-        assert time.perf_counter() - begin < 0.15
+        assert time.perf_counter() - begin < 1.0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)

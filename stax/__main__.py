@@ -1,0 +1,21 @@
+"""The command line: `python -m stax compare` sets Stax beside JAX."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from stax.compare import command
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m stax", description="Stax on the command line.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command.add_arguments(commands.add_parser("compare", help="compare Stax with JAX"))
+    options = parser.parse_args(arguments)
+    return int(options.run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""What the comparison needs to know of a library, and the figures it gets from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a library made of a program, before it runs.
+
+    `nodes` are the operations of its graph, `kernels` the pieces of compiled code and library
+    calls that one call runs, `nbytes` what those read and write.
+    """
+
+    nodes: int
+    kernels: int
+    nbytes: int
+
+
+class Side(Protocol):
+    """One of the two libraries: its name in the table, itself, and how it shows its work."""
+
+    name: str
+    library: Any
+
+    def work(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Work: ...

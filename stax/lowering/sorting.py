@@ -1,0 +1,514 @@
+"""Sorting the rows of arrays, in LLVM text.
+
+Every element becomes a *record*: an unsigned key whose order is that of the elements, above a
+payload.  The payload is the place the element came from, or, when one array is sorted by itself, the
+bits of the element.  Records are sorted by key alone, stably: short rows by insertion, longer ones
+by their bytes, least significant first, where bytes that all keys share are passed over.  Sorting
+by several keys is sorting by each of them, the last first.
+
+The order-preserving key of a float is its bits with the sign turned, or all of them for negative
+numbers; -0.0 counts as 0.0 and NaN is above everything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stax.errors import LoweringError
+from stax.graph import Node
+from stax.operators.sort import Sort
+from stax.types import bfloat16, float16, float32, float64
+
+if TYPE_CHECKING:
+    from stax.lowering.program import DriverWriter
+
+# Rows up to this length are sorted by insertion.
+INSERTION = 48
+# Rows are dealt out in at most so many tasks, each with scratch for one row.
+MOST_TASKS = 64
+LARGE_SCRATCH, FEW_TASKS = 1 << 20, 16
+# Elements below which threads are not worth their start.
+PARALLEL_FROM = 1 << 12
+MOST_ELEMENTS = (1 << 31) - 1
+
+_INFINITY = {float16: 0x7C00, bfloat16: 0x7F80, float32: 0x7F800000, float64: 0x7FF0000000000000}
+
+
+@dataclass(frozen=True, eq=False)
+class SortStep:
+    """Sort rows: what is read, by position, and which of the results are wanted."""
+
+    node: Node
+    operands: tuple[Node, ...]
+    results: tuple[tuple[int, Node], ...]
+
+    @property
+    def reads_and_writes(self) -> tuple[Node, ...]:
+        return (*self.operands, *(node for _, node in self.results))
+
+    @property
+    def kernel(self) -> SortKernel:
+        """The function that sorts."""
+        op = self.node.op
+        assert isinstance(op, Sort)
+        dtypes = tuple(x.type.dtype for x in self.node.inputs)
+        return SortKernel(dtypes, op.num_keys, tuple(i for i, _ in self.results))
+
+    @property
+    def length(self) -> int:
+        """The length of a row."""
+        return int(self.node.inputs[0].type.shape[-1])
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return math.prod(self.node.inputs[0].type.shape[:-1])
+
+    @property
+    def tasks(self) -> int:
+        """In how many tasks the rows are sorted."""
+        if self.rows * self.length < PARALLEL_FROM:
+            return min(self.rows, 1)
+        large = self.kernel.scratch(self.length) > LARGE_SCRATCH
+        return min(self.rows, FEW_TASKS if large else MOST_TASKS)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """The memory that the tasks need between them."""
+        return self.tasks * self.kernel.scratch(self.length)
+
+    def call(self, driver: DriverWriter) -> None:
+        """Write the call."""
+        pointers = [driver.scratch(self), *map(driver.pointer, self.reads_and_writes)]
+        buffers = driver.table("ptr", pointers)
+        sizes = (self.rows, self.length, self.tasks)
+        extents = driver.table("i64", [str(n) for n in sizes])
+        name = self.kernel.name
+        if self.tasks < 2:
+            driver.do(f"call void @{name}(ptr {buffers}, ptr {extents}, i64 0, i64 {self.tasks})")
+            return
+        parallel = driver.from_context("parallel_for")
+        driver.do(
+            f"call void {parallel}(ptr @{name}, ptr {buffers}, ptr {extents}, i64 {self.tasks}, i64 1)"
+        )
+
+    def functions(self, attributes: str) -> Iterator[tuple[str, str]]:
+        """Yield names and texts of the functions that the call needs."""
+        yield from self.kernel.functions(attributes)
+
+
+def sort_step(node: Node, operands: Sequence[Node], results: Sequence[tuple[int, Node]]) -> SortStep:
+    """Return the step that sorts along the last axis."""
+    shape = node.inputs[0].type.shape
+    if not all(isinstance(n, int) for n in shape):
+        raise LoweringError(f"sort of {node.inputs[0].type!r}: symbolic lengths are not compiled.")
+    if shape[-1] > MOST_ELEMENTS:
+        raise LoweringError(f"sort of {node.inputs[0].type!r}: rows are too long.")
+    return SortStep(node, tuple(operands), tuple(results))
+
+
+@dataclass(frozen=True)
+class SortKernel:
+    """The native function for operands of given dtypes, of which some results are wanted."""
+
+    dtypes: tuple[np.dtype, ...]
+    num_keys: int
+    wanted: tuple[int, ...]
+
+    @property
+    def keys(self) -> tuple[np.dtype, ...]:
+        return self.dtypes[: self.num_keys]
+
+    @property
+    def half(self) -> int:
+        """Bits of a key, and of a payload, in a record."""
+        return 64 if max(d.itemsize for d in self.keys) > 4 else 32
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether an element goes along with its key, so that no place is needed."""
+        return len(self.dtypes) == 1
+
+    @property
+    def name(self) -> str:
+        keys = "_".join(d.name for d in self.keys)
+        if self.is_alone:
+            return f"sort_{keys}"
+        moved = "_".join(f"{i}x{self.dtypes[i].itemsize}" for i in self.wanted)
+        return f"sort_{keys}_of_{len(self.dtypes)}_moving_{moved}"
+
+    def scratch(self, length: int) -> int:
+        """Bytes of scratch for one row."""
+        return 2 * length * self.half // 4
+
+    def functions(self, attributes: str) -> Iterator[tuple[str, str]]:
+        """Yield names and texts of the functions."""
+        half = self.half
+        yield f"insertion{half}", _insertion(half, attributes)
+        for dtype in dict.fromkeys(self.keys):
+            yield f"by_bytes{half}_{dtype.itemsize}", _by_bytes(half, dtype.itemsize, attributes)
+        kind = "element" if self.is_alone else "place"
+        yield f"begin{half}_{kind}_{self.keys[-1].name}", _begin(half, self.keys[-1], self.is_alone, attributes)  # fmt: skip
+        for dtype in dict.fromkeys(self.keys[:-1]):
+            yield f"again{half}_{dtype.name}", _again(half, dtype, attributes)
+        for size in sorted({self.dtypes[i].itemsize for i in self.wanted}):
+            yield f"end{half}_{kind}_{size}", _end(half, size, self.is_alone, attributes)
+        yield self.name, self._rows(attributes)
+
+    def _rows(self, attributes: str) -> str:
+        """Return the function that sorts the rows of tasks `begin` to `end`."""
+        half, count = self.half, len(self.dtypes)
+        kind = "element" if self.is_alone else "place"
+        pointers = ["scratch", *(f"in{i}" for i in range(count)), *(f"out{i}" for i in self.wanted)]
+        lines = [
+            line
+            for i, name in enumerate(pointers)
+            for line in (
+                f"%{name}.at = getelementptr ptr, ptr %buffers, i64 {i}",
+                f"%{name} = load ptr, ptr %{name}.at",
+            )
+        ]
+        body: list[str] = []
+        for prefix, i in [*(("in", i) for i in range(count)), *(("out", i) for i in self.wanted)]:
+            at = f"ptr %{prefix}{i}, i64 %first"
+            body.append(f"%{prefix}{i}.row = getelementptr i{8 * self.dtypes[i].itemsize}, {at}")
+        last = self.num_keys - 1
+        body.append(f"call void @begin{half}_{kind}_{self.keys[last].name}(ptr %in{last}.row, ptr %a, i64 %n)")  # fmt: skip
+        records, spare = "%a", "%b"
+        for key in range(last, -1, -1):
+            dtype = self.keys[key]
+            if key != last:
+                body.append(f"call void @again{half}_{dtype.name}(ptr %in{key}.row, ptr {records}, i64 %n)")  # fmt: skip
+            body.append(f"%r{key} = call ptr @by_bytes{half}_{dtype.itemsize}(ptr {records}, ptr {spare}, i64 %n)")  # fmt: skip
+            body.append(f"%same{key} = icmp eq ptr %r{key}, {records}")
+            body.append(f"%spare{key} = select i1 %same{key}, ptr {spare}, ptr {records}")
+            records, spare = f"%r{key}", f"%spare{key}"
+        for i in self.wanted:
+            name = f"end{half}_{kind}_{self.dtypes[i].itemsize}"
+            body.append(f"call void @{name}(ptr %in{i}.row, ptr %out{i}.row, ptr {records}, i64 %n)")
+        return _ROWS.format(
+            name=self.name, attributes=attributes, record=f"i{2 * half}",
+            pointers="\n  ".join(lines), body="\n  ".join(body),
+        )  # fmt: skip
+
+
+_ROWS = """
+define void @{name}(ptr %buffers, ptr %extents, i64 %begin, i64 %end) {attributes} {{
+entry:
+  {pointers}
+  %rows = load i64, ptr %extents
+  %n.at = getelementptr i64, ptr %extents, i64 1
+  %n = load i64, ptr %n.at
+  %tasks.at = getelementptr i64, ptr %extents, i64 2
+  %tasks = load i64, ptr %tasks.at
+  %any = icmp slt i64 %begin, %end
+  br i1 %any, label %task, label %exit
+task:
+  %t = phi i64 [%begin, %entry], [%t.next, %done]
+  %t.next = add i64 %t, 1
+  %place.a = mul i64 %t, %n
+  %place.b = shl i64 %place.a, 1
+  %a = getelementptr {record}, ptr %scratch, i64 %place.b
+  %b = getelementptr {record}, ptr %a, i64 %n
+  %from.all = mul i64 %t, %rows
+  %from = udiv i64 %from.all, %tasks
+  %to.all = mul i64 %t.next, %rows
+  %to = udiv i64 %to.all, %tasks
+  br label %row
+row:
+  %i = phi i64 [%from, %task], [%i.next, %row]
+  %first = mul i64 %i, %n
+  {body}
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %to
+  br i1 %more, label %row, label %done
+done:
+  %again = icmp slt i64 %t.next, %end
+  br i1 %again, label %task, label %exit
+exit:
+  ret void
+}}
+"""
+
+_LOOP = """
+define internal void @{name}({parameters}, i64 %n) {attributes} {{
+entry:
+  %any = icmp sgt i64 %n, 0
+  br i1 %any, label %loop, label %exit
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+  {body}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %exit
+exit:
+  ret void
+}}
+"""
+
+
+def _loop(name: str, parameters: str, body: Sequence[str], attributes: str) -> str:
+    return _LOOP.format(
+        name=name, parameters=parameters, body="\n  ".join(body), attributes=attributes
+    )
+
+
+def _key(dtype: np.dtype) -> list[str]:
+    """Return instructions that make %key, of as many bits as an element, of its %bits."""
+    bits = 8 * dtype.itemsize
+    kind, sign = f"i{bits}", -(1 << (bits - 1))
+    if dtype not in _INFINITY:
+        flip = sign if dtype.kind == "i" else 0
+        return [f"%key = xor {kind} %bits, {flip}"]
+    return [
+        f"%size = and {kind} %bits, {(1 << (bits - 1)) - 1}",
+        f"%is.zero = icmp eq {kind} %size, 0",
+        f"%is.nan = icmp ugt {kind} %size, {_INFINITY[dtype]}",
+        f"%number = select i1 %is.zero, {kind} 0, {kind} %bits",
+        f"%negative = ashr {kind} %number, {bits - 1}",
+        f"%flip = or {kind} %negative, {sign}",
+        f"%ordered = xor {kind} %number, %flip",
+        f"%key = select i1 %is.nan, {kind} -1, {kind} %ordered",
+    ]
+
+
+def _widened(name: str, bits: int, to: int, result: str) -> str:
+    if bits == to:
+        return f"%{result} = or i{to} %{name}, 0"
+    return f"%{result} = {'zext' if bits < to else 'trunc'} i{bits} %{name} to i{to}"
+
+
+def _begin(half: int, dtype: np.dtype, is_alone: bool, attributes: str) -> str:
+    """Return the function that makes records of elements."""
+    bits, record = 8 * dtype.itemsize, f"i{2 * half}"
+    payload = _widened("bits", bits, 2 * half, "payload")
+    if not is_alone:
+        payload = _widened("i", 64, 2 * half, "payload")
+    body = [
+        f"%in.at = getelementptr i{bits}, ptr %in, i64 %i",
+        f"%bits = load i{bits}, ptr %in.at",
+        *_key(dtype),
+        _widened("key", bits, 2 * half, "wide"),
+        f"%high = shl {record} %wide, {half}",
+        payload,
+        f"%record = or {record} %high, %payload",
+        f"%at = getelementptr {record}, ptr %records, i64 %i",
+        f"store {record} %record, ptr %at",
+    ]
+    kind = "element" if is_alone else "place"
+    return _loop(f"begin{half}_{kind}_{dtype.name}", "ptr %in, ptr %records", body, attributes)
+
+
+def _payload(half: int) -> list[str]:
+    """Return instructions that load a record, and from it the place an element came from."""
+    record = f"i{2 * half}"
+    return [
+        f"%at = getelementptr {record}, ptr %records, i64 %i",
+        f"%record = load {record}, ptr %at",
+        f"%place.half = trunc {record} %record to i{half}",
+        _widened("place.half", half, 64, "place"),
+    ]
+
+
+def _again(half: int, dtype: np.dtype, attributes: str) -> str:
+    """Return the function that gives records another key, of the elements at their places."""
+    bits, record = 8 * dtype.itemsize, f"i{2 * half}"
+    body = [
+        *_payload(half),
+        f"%in.at = getelementptr i{bits}, ptr %in, i64 %place",
+        f"%bits = load i{bits}, ptr %in.at",
+        *_key(dtype),
+        _widened("key", bits, 2 * half, "wide"),
+        f"%high = shl {record} %wide, {half}",
+        _widened("place", 64, 2 * half, "payload"),
+        f"%new = or {record} %high, %payload",
+        f"store {record} %new, ptr %at",
+    ]
+    return _loop(f"again{half}_{dtype.name}", "ptr %in, ptr %records", body, attributes)
+
+
+def _end(half: int, size: int, is_alone: bool, attributes: str) -> str:
+    """Return the function that writes elements in the order of the records."""
+    bits = 8 * size
+    if is_alone:
+        kind, found = "element", [_widened("record", 2 * half, bits, "bits")]
+    else:
+        kind = "place"
+        found = [
+            f"%in.at = getelementptr i{bits}, ptr %in, i64 %place",
+            f"%bits = load i{bits}, ptr %in.at",
+        ]
+    body = [
+        *_payload(half),
+        *found,
+        f"%out.at = getelementptr i{bits}, ptr %out, i64 %i",
+        f"store i{bits} %bits, ptr %out.at",
+    ]
+    parameters = "ptr %in, ptr %out, ptr %records"
+    return _loop(f"end{half}_{kind}_{size}", parameters, body, attributes)
+
+
+def _insertion(half: int, attributes: str) -> str:
+    """Return the function that sorts short rows of records in place."""
+    return _INSERTION.format(half=half, record=f"i{2 * half}", attributes=attributes)
+
+
+_INSERTION = """
+define internal void @insertion{half}(ptr %a, i64 %n) {attributes} {{
+entry:
+  %any = icmp sgt i64 %n, 1
+  br i1 %any, label %next, label %exit
+next:
+  %i = phi i64 [1, %entry], [%i.next, %put]
+  %at = getelementptr {record}, ptr %a, i64 %i
+  %x = load {record}, ptr %at
+  %x.key = lshr {record} %x, {half}
+  br label %look
+look:
+  %j = phi i64 [%i, %next], [%before, %move]
+  %is.first = icmp eq i64 %j, 0
+  br i1 %is.first, label %put, label %compare
+compare:
+  %before = sub i64 %j, 1
+  %before.at = getelementptr {record}, ptr %a, i64 %before
+  %y = load {record}, ptr %before.at
+  %y.key = lshr {record} %y, {half}
+  %is.greater = icmp ugt {record} %y.key, %x.key
+  br i1 %is.greater, label %move, label %put
+move:
+  %j.at = getelementptr {record}, ptr %a, i64 %j
+  store {record} %y, ptr %j.at
+  br label %look
+put:
+  %place = phi i64 [0, %look], [%j, %compare]
+  %place.at = getelementptr {record}, ptr %a, i64 %place
+  store {record} %x, ptr %place.at
+  %i.next = add i64 %i, 1
+  %more = icmp slt i64 %i.next, %n
+  br i1 %more, label %next, label %exit
+exit:
+  ret void
+}}
+"""
+
+
+def _key_of(name: str, half: int) -> list[str]:
+    """Return instructions that take the key out of a record."""
+    record = f"i{2 * half}"
+    return [
+        f"%{name}.high = lshr {record} %{name}, {half}",
+        _widened(f"{name}.high", 2 * half, 64, f"{name}.key"),
+    ]
+
+
+def _by_bytes(half: int, size: int, attributes: str) -> str:
+    """Return the function that sorts records by the `size` low bytes of their keys.
+
+    It gives the one of its two buffers in which the sorted records are.
+    """
+    record = f"i{2 * half}"
+    counting = _key_of("x", half) + [
+        line
+        for byte in range(size)
+        for line in (
+            f"%low{byte} = lshr i64 %x.key, {8 * byte}",
+            f"%digit{byte} = and i64 %low{byte}, 255",
+            f"%slot{byte} = add i64 %digit{byte}, {256 * byte}",
+            f"%count{byte}.at = getelementptr i32, ptr %counts, i64 %slot{byte}",
+            f"%count{byte} = load i32, ptr %count{byte}.at",
+            f"%count{byte}.more = add i32 %count{byte}, 1",
+            f"store i32 %count{byte}.more, ptr %count{byte}.at",
+        )
+    ]
+    return _BY_BYTES.format(
+        half=half, size=size, record=record, attributes=attributes, insertion=INSERTION,
+        counters=256 * size, counting="\n  ".join(counting),
+        first_key="\n  ".join(_key_of("r0", half)), next_key="\n  ".join(_key_of("y", half)),
+    )  # fmt: skip
+
+
+# Counts become the places where the next record with that byte goes.
+_BY_BYTES = """
+define internal ptr @by_bytes{half}_{size}(ptr %a, ptr %b, i64 %n) {attributes} {{
+entry:
+  %counts = alloca [{size} x [256 x i32]], align 64
+  %is.short = icmp sle i64 %n, {insertion}
+  br i1 %is.short, label %short, label %long
+short:
+  call void @insertion{half}(ptr %a, i64 %n)
+  ret ptr %a
+long:
+  br label %clear
+clear:
+  %z = phi i64 [0, %long], [%z.next, %clear]
+  %z.at = getelementptr i32, ptr %counts, i64 %z
+  store <8 x i32> zeroinitializer, ptr %z.at, align 32
+  %z.next = add i64 %z, 8
+  %z.left = icmp slt i64 %z.next, {counters}
+  br i1 %z.left, label %clear, label %count
+count:
+  %i = phi i64 [0, %clear], [%i.next, %count]
+  %at = getelementptr {record}, ptr %a, i64 %i
+  %x = load {record}, ptr %at
+  {counting}
+  %i.next = add i64 %i, 1
+  %i.more = icmp slt i64 %i.next, %n
+  br i1 %i.more, label %count, label %pass
+pass:
+  %from = phi ptr [%a, %count], [%from.next, %finished]
+  %to = phi ptr [%b, %count], [%to.next, %finished]
+  %byte = phi i64 [0, %count], [%byte.next, %finished]
+  %byte.bits = shl i64 %byte, 3
+  %column.first = shl i64 %byte, 8
+  %column = getelementptr i32, ptr %counts, i64 %column.first
+  %r0 = load {record}, ptr %from
+  {first_key}
+  %r0.low = lshr i64 %r0.key, %byte.bits
+  %r0.digit = and i64 %r0.low, 255
+  %r0.at = getelementptr i32, ptr %column, i64 %r0.digit
+  %r0.count = load i32, ptr %r0.at
+  %r0.wide = zext i32 %r0.count to i64
+  %is.shared = icmp eq i64 %r0.wide, %n
+  br i1 %is.shared, label %finished, label %sum
+sum:
+  %v = phi i64 [0, %pass], [%v.next, %sum]
+  %total = phi i32 [0, %pass], [%total.next, %sum]
+  %v.at = getelementptr i32, ptr %column, i64 %v
+  %v.count = load i32, ptr %v.at
+  store i32 %total, ptr %v.at
+  %total.next = add i32 %total, %v.count
+  %v.next = add i64 %v, 1
+  %v.more = icmp slt i64 %v.next, 256
+  br i1 %v.more, label %sum, label %deal
+deal:
+  %k = phi i64 [0, %sum], [%k.next, %deal]
+  %k.at = getelementptr {record}, ptr %from, i64 %k
+  %y = load {record}, ptr %k.at
+  {next_key}
+  %y.low = lshr i64 %y.key, %byte.bits
+  %y.digit = and i64 %y.low, 255
+  %place.at = getelementptr i32, ptr %column, i64 %y.digit
+  %place = load i32, ptr %place.at
+  %place.next = add i32 %place, 1
+  store i32 %place.next, ptr %place.at
+  %place.wide = zext i32 %place to i64
+  %target = getelementptr {record}, ptr %to, i64 %place.wide
+  store {record} %y, ptr %target
+  %k.next = add i64 %k, 1
+  %k.more = icmp slt i64 %k.next, %n
+  br i1 %k.more, label %deal, label %finished
+finished:
+  %from.next = phi ptr [%from, %pass], [%to, %deal]
+  %to.next = phi ptr [%to, %pass], [%from, %deal]
+  %byte.next = add i64 %byte, 1
+  %byte.more = icmp slt i64 %byte.next, {size}
+  br i1 %byte.more, label %pass, label %end
+end:
+  ret ptr %from.next
+}}
+"""
