@@ -14,7 +14,10 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command.add_arguments(commands.add_parser("compare", help="compare Stax with JAX"))
     options = parser.parse_args(arguments)
-    return int(options.run(options))
+    try:
+        return int(options.run(options))
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":

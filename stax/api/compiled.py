@@ -144,34 +144,47 @@ class _Specializer:
         self.names = _parameter_names(fun)
         self.entry: Any = None
         self.entry_key = config.key()
+        self.usable = not config.active_overrides
+        # By structure and types: the native call over leaves, and how to rebuild the result.
+        self.flat: dict[Any, tuple[Callable[..., Any], tree.TreeDef]] = {}
         _live.add(self)
 
     # --- the native entry ---
 
     def reset_entry(self, usable: bool) -> None:
         """Let the native entry run the variants of the configuration in force, or none."""
+        self.usable = usable and config.key() == self.entry_key and not config.disable_jit
         if self.entry is not None:
-            self.entry.enabled(usable and config.key() == self.entry_key)
+            self.entry.enable(self.usable)
 
     def add_to_entry(self, variant: Variant, arguments: Any) -> None:
-        """Let the native entry run a variant, if its calls are flat positional arrays."""
-        args, kwargs = arguments.treedef.unflatten(arguments.leaves)
-        flat = not kwargs and all(type(x) is Array for x in args)
+        """Let native entries run a variant, if its leaves are arrays and no option hinders."""
         program = variant.program
-        if not (flat and self.options.is_plain and program and self.entry is not None):
+        if not (program and program.is_static and self.options.is_plain and self.usable):
             return
-        if config.active_overrides or config.key() != self.entry_key or config.debug_nans:
+        if config.debug_nans or not all(type(x) is Array for x in arguments.leaves):
             return
-        out = variant.traced.out_tree
-        count = out.num_leaves
-        is_tuple = count > 0 and out == tree.tree_structure((0,) * count)
-        if tree.treedef_is_leaf(out) or is_tuple:
-            program.add_to(self.entry, variant.traced.captures, is_tuple)
+        out, captures = variant.traced.out_tree, variant.traced.captures
+        args, kwargs = arguments.treedef.unflatten(arguments.leaves)
+        is_tuple = out == tree.tree_structure((0,) * out.num_leaves)
+        is_flat = not kwargs and len(args) == len(arguments.leaves)
+        if is_flat and (tree.treedef_is_leaf(out) or is_tuple):
+            program.add_to(self.entry, captures, is_tuple)
+            return
+        entry = make_entry(_missed, Array)
+        program.add_to(entry, captures, True)
+        self.flat[arguments.treedef, tuple(arguments.types)] = entry.call, out
 
     # --- calls ---
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function on any arguments."""
+        if self.flat and self.usable:
+            leaves, treedef = tree.tree_flatten((args, kwargs))
+            found = self.flat.get((treedef, tuple([getattr(x, "type", None) for x in leaves])))
+            outs = found[0](*leaves) if found else _MISSED
+            if outs is not _MISSED:
+                return found[1].unflatten(outs)  # type: ignore[index]
         if config.disable_jit:
             return self.fun(*args, **kwargs)
         variant, arguments = self._find(args, kwargs)
@@ -248,6 +261,7 @@ class _Specializer:
         """Forget all variants."""
         with self.lock:
             self.variants.clear()
+            self.flat.clear()
             if self.entry is not None:
                 self.entry.clear()
 
@@ -309,6 +323,14 @@ class _Specializer:
         for leaf in tree.tree_leaves(given):
             if type(leaf) is Array and not leaf.is_deleted():
                 leaf.delete()
+
+
+_MISSED = object()
+
+
+def _missed(*args: Any) -> Any:
+    """The slow callable of an entry over leaves: says that it does not know the arguments."""
+    return _MISSED
 
 
 def _call_with_static(

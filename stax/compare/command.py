@@ -122,7 +122,8 @@ def sides() -> tuple[Side, Side]:
     # The comparison is on the CPU, also where JAX would find something else.
     os.environ["JAX_PLATFORMS"] = "cpu"
     # JAX is an extra: its module is imported only by a comparison that found it installed.
-    both = StaxSide(), importlib.import_module("stax.compare.jax_side").JaxSide()
+    theirs: Side = importlib.import_module("stax.compare.jax_side").JaxSide()
+    both = StaxSide(), theirs
     for side in both:
         warm_up(side)
     return both

@@ -83,7 +83,8 @@ def count_instructions(text: str) -> int:
 
 def _parse(text: str) -> tuple[str, dict[str, list[tuple[str, list[str]]]]]:
     """Return the entry's name, and for each computation its opcodes with what they refer to."""
-    entry, computations = "", {}
+    entry = ""
+    computations: dict[str, list[tuple[str, list[str]]]] = {}
     current: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         if head := _COMPUTATION.match(line):

@@ -98,9 +98,15 @@ class Contestant:
 
     def figures(self, accuracy: float | None) -> Figures:
         """Sum up what was measured."""
-        work, median = self.work, float(np.median(self.times))
-        faults = self.faults / max(1, self.calls)
-        return Figures(work.nodes, work.kernels, work.nbytes, self.first_seconds, median, faults, accuracy)  # fmt: skip
+        return Figures(
+            self.work.nodes,
+            self.work.kernels,
+            self.work.nbytes,
+            self.first_seconds,
+            call_seconds=float(np.median(self.times)),
+            page_faults=self.faults / max(1, self.calls),
+            accuracy=accuracy,
+        )
 
 
 def warm_up(side: Side) -> None:
@@ -118,11 +124,7 @@ def measure(program: Program, ours: Side, theirs: Side, seconds: float) -> Row:
         reached = [_accuracy(program, x) for x in (mine, other)]
     except ProgramFailed as failed:
         return Row(program.name, program.title, str(failed), error)
-    failure = None
-    if not error <= program.tolerance:
-        failure = (
-            f"results differ by {error:.1e} of their scale, allowed are {program.tolerance:.0e}"
-        )
+    failure = None if error <= program.tolerance else _too_large(error, program.tolerance)
     low, median, high = np.quantile(ratios, (0.25, 0.5, 0.75)).tolist()
     return Row(
         program.name,
@@ -134,6 +136,12 @@ def measure(program: Program, ours: Side, theirs: Side, seconds: float) -> Row:
         Ratio(median, low, high),
         other.first_seconds / mine.first_seconds,
     )
+
+
+def _too_large(error: float, tolerance: float) -> str:
+    if error == math.inf:
+        return "one result is finite where the other is not"
+    return f"the results differ by {error:.1e} of their scale, allowed are {tolerance:.0e}"
 
 
 @contextmanager

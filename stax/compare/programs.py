@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def uniform(low: float, high: float, *shape: int, seed: int = 0) -> np.ndarray:
 # Reductions with what stands around them: how many passes over memory are left?
 
 
-@program("softmax classifier, gradient", rows=6, classes=11)
+@program("softmax loss, gradient", rows=6, classes=11)
 def cross_entropy(lib: Any, rows: int = 512, classes: int = 4000) -> Workload:
     np_ = lib.numpy
 
@@ -86,13 +87,9 @@ def layer_norm(lib: Any, rows: int = 2048, width: int = 768) -> Workload:
         spread = np_.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
         return np_.abs(centred / spread * gain + shift - target).mean()
 
-    arguments = (
-        normal(rows, width),
-        normal(width),
-        normal(width, seed=1),
-        normal(rows, width, seed=1),
-    )
-    return lib.grad(loss, argnums=(0, 1, 2)), arguments
+    x, target = normal(rows, width), normal(rows, width, seed=1)
+    gain, shift = normal(width), normal(width, seed=1)
+    return lib.grad(loss, argnums=(0, 1, 2)), (x, gain, shift, target)
 
 
 @program("four moments of each column", rows=20, columns=7)
@@ -110,7 +107,7 @@ def column_moments(lib: Any, rows: int = 10_000, columns: int = 300) -> Workload
 # Element-wise: bound by memory, or by the mathematical functions.
 
 
-@program("option prices with their greeks", tolerance=1e-3, count=50)
+@program("option prices and greeks", tolerance=1e-3, count=50)
 def option_greeks(lib: Any, count: int = 200_000) -> Workload:
     np_ = lib.numpy
 
@@ -130,7 +127,7 @@ def option_greeks(lib: Any, count: int = 200_000) -> Workload:
     return greeks, (spot, strike, uniform(0.5, 2, count), uniform(0.1, 0.4, count, seed=1))
 
 
-@program("escape times, 24 unrolled steps", tolerance=1e-3, width=16, height=12)
+@program("escape times, 24 steps", tolerance=1e-3, width=16, height=12)
 def mandelbrot(lib: Any, width: int = 640, height: int = 480) -> Workload:
     np_ = lib.numpy
 
@@ -151,7 +148,7 @@ def mandelbrot(lib: Any, width: int = 640, height: int = 480) -> Workload:
     return picture, (axis(-2.2, 0.8, width), axis(-1.2, 1.2, height))
 
 
-@program("edges of an image by 3 x 3 stencils", side=12)
+@program("edges of an image, 3 x 3", side=12)
 def sobel_edges(lib: Any, side: int = 1500) -> Workload:
     np_ = lib.numpy
 
@@ -163,7 +160,7 @@ def sobel_edges(lib: Any, side: int = 1500) -> Workload:
     return edges, (normal(side, side),)
 
 
-@program("linear interpolation in a table", count=40, knots=9)
+@program("interpolation in a table", count=40, knots=9)
 def table_lookup(lib: Any, count: int = 1_000_000, knots: int = 4097) -> Workload:
     np_ = lib.numpy
 
@@ -179,10 +176,8 @@ def table_lookup(lib: Any, count: int = 1_000_000, knots: int = 4097) -> Workloa
 # Matrix products and what follows them.
 
 
-@program("GELU network, one training step", batch=6, width=10)
+@program("GELU network, training step", batch=6, width=10)
 def gelu_network(lib: Any, batch: int = 256, width: int = 256) -> Workload:
-    np_ = lib.numpy
-
     def loss(weights: Any, x: Any, y: Any) -> Any:
         for layer in weights[:-1]:
             x = lib.nn.gelu(x @ layer["kernel"] + layer["bias"])
@@ -195,7 +190,7 @@ def gelu_network(lib: Any, batch: int = 256, width: int = 256) -> Workload:
     sizes = [width, 2 * width, width, 8]
     weights = [
         {"kernel": normal(i, o, scale=i**-0.5), "bias": np.zeros(o, np.float32)}
-        for i, o in zip(sizes, sizes[1:], strict=False)
+        for i, o in pairwise(sizes)
     ]
     return step, (weights, normal(batch, width), normal(batch, 8))
 
@@ -213,7 +208,7 @@ def attention(lib: Any, batch: int = 16, length: int = 256, width: int = 64) -> 
     return attend, tuple(normal(batch, length, width, seed=i) for i in range(3))
 
 
-@program("forces between bodies, by grad", count=10)
+@program("forces on bodies, by grad", count=10)
 def forces(lib: Any, count: int = 600) -> Workload:
     np_ = lib.numpy
 
@@ -227,7 +222,7 @@ def forces(lib: Any, count: int = 600) -> Workload:
 # Transforms of transforms.
 
 
-@program("clipped per-example gradients", examples=5, width=6)
+@program("per-example gradients", examples=5, width=6)
 def clipped_gradients(lib: Any, examples: int = 256, width: int = 64) -> Workload:
     """Gradients of single examples, each scaled to a norm of at most 1, as for private training."""
     np_ = lib.numpy
@@ -249,7 +244,7 @@ def clipped_gradients(lib: Any, examples: int = 256, width: int = 64) -> Workloa
     return mean_clipped, (weights, normal(examples, width), normal(examples, 4))
 
 
-@program("logistic regression, Newton step", tolerance=1e-3, examples=30, features=4)
+@program("logistic model, Newton step", tolerance=1e-3, examples=30, features=4)
 def newton_step(lib: Any, examples: int = 4000, features: int = 24) -> Workload:
     np_ = lib.numpy
 
@@ -280,8 +275,8 @@ def newton_step(lib: Any, examples: int = 4000, features: int = 24) -> Workload:
 # Time to compile, and the cost of a call.
 
 
-@program("Chebyshev series, 300 terms", count=20, terms=12)
-def chebyshev(lib: Any, count: int = 2000, terms: int = 300) -> Workload:
+@program("Chebyshev series, 200 terms", count=20, terms=12)
+def chebyshev(lib: Any, count: int = 2000, terms: int = 200) -> Workload:
     """A long chain of small operations: most of its cost is that of the first call."""
     np_ = lib.numpy
 
@@ -296,5 +291,5 @@ def chebyshev(lib: Any, count: int = 2000, terms: int = 300) -> Workload:
 
 
 PROGRAMS["digits"] = Program(
-    "digits", "training on handwritten digits", digits.training, accuracy=digits.accuracy
+    "digits", "real images, training step", digits.training, accuracy=digits.accuracy
 )

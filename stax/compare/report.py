@@ -19,8 +19,8 @@ from rich.text import Text
 from stax.compare.measure import Figures, Ratio, Row
 from stax.compare.programs import Program
 
-# Narrower terminals are shown fewer columns.
-FULL_WIDTH = 96
+# Narrower terminals are shown fewer columns, closer together.
+FULL_WIDTH = 97
 
 NOTES = (
     ("error", "largest difference over the largest value of the result; = means the same bits"),
@@ -100,18 +100,18 @@ def times(value: float) -> str:
 
 def spread(ratio: Ratio) -> str:
     """Return the middle half of the measured ratios."""
-    return f"{three_digits(ratio.low)} to {three_digits(ratio.high)}"
+    return f"{three_digits(ratio.low)}–{three_digits(ratio.high)}"
 
 
-# The figures of one side that stand in a column of their own: heading, width, text, and whether a
-# narrow terminal has room for it.
-COLUMNS: tuple[tuple[str, Callable[[Figures], str], bool], ...] = (
-    ("graph", lambda f: str(f.nodes), False),
-    ("kernels", lambda f: str(f.kernels), True),
-    ("moved", lambda f: size(f.nbytes), False),
-    ("first", lambda f: seconds(f.first_seconds), True),
-    ("later", lambda f: seconds(f.call_seconds), True),
+# The figures of one side that stand in a column of their own.
+COLUMNS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
+    ("graph", lambda figures: str(figures.nodes)),
+    ("kernels", lambda figures: str(figures.kernels)),
+    ("moved", lambda figures: size(figures.nbytes)),
+    ("first", lambda figures: seconds(figures.first_seconds)),
+    ("later", lambda figures: seconds(figures.call_seconds)),
 )
+WIDE_ONLY = {"graph", "moved"}
 
 
 def colour(ratio: Ratio) -> str:
@@ -126,7 +126,9 @@ def page(rows: Sequence[Row], environment: dict[str, Any], width: int) -> Render
     below = [failure(row) for row in rows if row.failure]
     below += [accuracies(row) for row in rows if row.stax and row.stax.accuracy is not None]
     summary = Text(verdict(summarise(rows)), "bold")
-    return Group("", title(environment), "", table(rows, width), "", *below, summary, "", notes())
+    return Group(
+        "", title(environment), "", table(rows, width), "", *below, summary, "", notes(width)
+    )
 
 
 def title(environment: dict[str, Any]) -> Text:
@@ -135,18 +137,26 @@ def title(environment: dict[str, Any]) -> Text:
     return text.append("\n{processor}, {cores} cores".format(**environment), "not bold dim")
 
 
+def has_room(column: str, width: int) -> bool:
+    """Say whether a terminal of this width shows a column."""
+    return width >= FULL_WIDTH or column not in WIDE_ONLY
+
+
 def table(rows: Sequence[Row], width: int) -> Table:
     """Return the table of all programs, two lines each."""
-    shown = [column for column in COLUMNS if column[2] or width >= FULL_WIDTH]
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    made.add_column("program", no_wrap=True, overflow="ellipsis")
-    made.add_column("error", justify="right", no_wrap=True)
-    made.add_column("", no_wrap=True)
-    for heading, _, _ in shown:
-        made.add_column(heading, justify="right", no_wrap=True)
-    made.add_column("speed", justify="right", no_wrap=True)
+    shown = [column for column in COLUMNS if has_room(column[0], width)]
+    gap = (0, 1 if width >= FULL_WIDTH else 0, 0, 0)
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=gap)
+    made.add_column("program", no_wrap=True, min_width=18)
+    made.add_column("error", justify="right", no_wrap=True, min_width=6)
+    made.add_column("", no_wrap=True, min_width=4)
+    for heading, _ in shown:
+        made.add_column(
+            heading, justify="right", no_wrap=True, min_width=5 if heading == "graph" else 7
+        )
+    made.add_column("speed", justify="right", no_wrap=True, min_width=9)
     for row in rows:
-        for line in lines_of(row, [text for _, text, _ in shown]):
+        for line in lines_of(row, [text for _, text in shown]):
             made.add_row(*line)
     return made
 
@@ -155,12 +165,12 @@ def lines_of(row: Row, texts: Sequence[Callable[[Figures], str]]) -> Iterable[li
     """Return the line of Stax and the line of JAX."""
     mine = [text(row.stax) if row.stax else "" for text in texts]
     other = [text(row.jax) if row.jax else "" for text in texts]
-    ratio = (
-        Text(times(row.speedup.median), f"bold {colour(row.speedup)}") if row.speedup else Text()
-    )
-    middle = Text(spread(row.speedup) if row.speedup else "", "dim")
-    verdict = Text("failed", "bold red") if row.failure else Text(error(row.error), "green")
-    yield [Text(row.name, "bold"), verdict, Text("Stax"), *map(Text, mine), ratio]
+    ratio, middle = Text(), Text()
+    if row.speedup:
+        ratio = Text(times(row.speedup.median), f"bold {colour(row.speedup)}")
+        middle = Text(spread(row.speedup), "dim")
+    outcome = Text("failed", "bold red") if row.failure else Text(error(row.error), "green")
+    yield [Text(row.name, "bold"), outcome, Text("Stax"), *map(Text, mine), ratio]
     yield [Text(f"  {row.title}", "dim"), *(Text(x, "dim") for x in ("", "JAX", *other)), middle]
 
 
@@ -172,24 +182,29 @@ def failure(row: Row) -> Text:
 def accuracies(row: Row) -> Text:
     """Return the accuracy that both sides reached by training."""
     assert row.stax and row.jax
-    reached = [f"{100 * (x.accuracy or 0):.1f} % with {name}" for x, name in ((row.stax, "Stax"), (row.jax, "JAX"))]  # fmt: skip
-    return Text(f"{row.name}: {' and '.join(reached)} of the images held out are read right.")
+    mine, other = (f"{100 * (side.accuracy or 0):.1f} %" for side in (row.stax, row.jax))
+    text = f"{row.name}: after training, {mine} of the images held out are read right by Stax"
+    return Text(f"{text}, {other} by JAX.")
 
 
 def verdict(summary: Summary) -> str:
     """Return the outcome in a sentence or two."""
-    text = f"{summary.same} of {summary.programs} programs give the same result."
+    if summary.same == summary.programs:
+        text = "All programs agree." if summary.programs > 1 else "The program agrees."
+    else:
+        text = f"{summary.same} of {summary.programs} programs agree."
     if summary.speedup and summary.first_speedup:
-        text += f" On average Stax is {times(summary.speedup)} as fast as JAX,"
-        text += f" and {times(summary.first_speedup)} at the first call."
+        text += f" Geometric means of speed: {times(summary.speedup)} for later calls,"
+        text += f" {times(summary.first_speedup)} for the first."
     return text
 
 
-def notes() -> Table:
+def notes(width: int) -> Table:
     """Return what the columns mean."""
     made = Table.grid(padding=(0, 2, 0, 0))
     for name, meaning in NOTES:
-        made.add_row(Text(name, "dim bold"), Text(meaning, "dim"))
+        if has_room(name, width):
+            made.add_row(Text(name, "bold"), Text(meaning, "dim"))
     return made
 
 
@@ -203,14 +218,14 @@ def listing(programs: Iterable[Program]) -> Table:
 
 def markdown(rows: Sequence[Row], environment: dict[str, Any]) -> str:
     """Return the table as Markdown, a line for each program: Stax / JAX in each cell."""
-    where = "Stax {stax} and JAX {jax}, Python {python}; {processor}, {cores} cores. In each cell: Stax / JAX."
+    where = "Stax {stax} / JAX {jax}, Python {python}; {processor}, {cores} cores."
     lines = [where.format(**environment), ""]
-    headings = ["program", "error", *(heading for heading, _, _ in COLUMNS), "speed", "middle half"]
+    headings = ["program", "error", *(heading for heading, _ in COLUMNS), "speed", "middle half"]
     lines += [f"| {' | '.join(headings)} |", f"|:---|{'---:|' * (len(headings) - 1)}"]
     for row in rows:
         pairs = [
             f"{text(row.stax)} / {text(row.jax)}" if row.stax and row.jax else ""
-            for _, text, _ in COLUMNS
+            for _, text in COLUMNS
         ]
         ratio = [times(row.speedup.median), spread(row.speedup)] if row.speedup else ["", ""]
         verdict_ = "failed" if row.failure else error(row.error)

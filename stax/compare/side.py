@@ -23,7 +23,10 @@ class Work:
 class Side(Protocol):
     """One of the two libraries: its name in the table, itself, and how it shows its work."""
 
-    name: str
-    library: Any
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def library(self) -> Any: ...
 
     def work(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Work: ...

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from stax.control import Call
-from stax.graph import Constant, Graph, Input, Node, Project
+from stax.errors import LoweringError
+from stax.graph import Constant, Graph, Input, Node, Project, multiple
 from stax.interpreters.interpret import inline
 from stax.interpreters.simplify import simplify
 from stax.lowering.element import is_unit, static_size
-from stax.op import Op
+from stax.lowering.own import is_own_kernel
+from stax.op import Op, has_rule
 from stax.operators.broadcast import Reduction, broadcast_in_dim
 from stax.operators.contract import DotGeneral
 from stax.operators.elementwise import convert, mul
@@ -25,13 +27,15 @@ from stax.operators.index import Scatter
 from stax.operators.reshape import Reshape, Transpose, reshape
 from stax.operators.sort import Sort
 from stax.trace import Proxy, Trace, bind, results
-from stax.types import ArrayType, accumulator
+from stax.types import NUMERIC, SHORT_NAMES, ArrayType, accumulator, is_complex
 from stax.verify import verified
 
 # A reduction to fewer results than this is split when it reads at least that many elements.
 FEW_RESULTS = 8
 MANY_ELEMENTS = 1 << 15
 CHUNKS = 64
+# What kernels compute with.
+COMPILED = frozenset(d for d in NUMERIC if not is_complex(d))
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +55,29 @@ class Copy(Op):
 
 
 def prepare(graph: Graph) -> Graph:
-    """Return `graph` in the form that `fuse` takes."""
+    """Return `graph` in the form that `fuse` takes; raises LoweringError where there is none."""
     # Rewriting opens identities across what were boundaries, and an identity may turn an output
     # into an input, so outputs get memory of their own last.
-    return _own_outputs(simplify(_flat(graph)))
+    prepared = _own_outputs(simplify(_flat(graph)))
+    for node in (*prepared.inputs, *prepared.nodes):
+        _check(node)
+    return prepared
+
+
+def _check(node: Node) -> None:
+    """Raise unless kernels can hold the value of a node, and there is a kernel for its op."""
+    types = node.type.items if multiple(node) else (node.type,)
+    strange = [t for t in types if t.dtype not in COMPILED]
+    has_kernel = has_rule(type(node.op), "lower") or isinstance(node.op, Input | Reduction)
+    if not strange and (has_kernel or is_own_kernel(node)):
+        return
+    name = node.op.label if isinstance(node.op, Input) else node.op.name
+    what = f"values of type {SHORT_NAMES[strange[0].dtype]} are" if strange else "the op is"
+    raise LoweringError(
+        f"{node.op.name}: {what} not compiled for the CPU.",
+        values=[(name, repr(node.type), node.source.shown() if node.source else "")],
+        advice="Outside of jit, the op runs on the reference evaluator.",
+    )
 
 
 def _own_outputs(graph: Graph) -> Graph:

@@ -1,9 +1,9 @@
 """Running sums, products, maxima and minima: one kernel, in which each element follows the last.
 
-Along memory the dependency from element to element sets the pace, so one task takes several rows at
-a time, each with a running value of its own.  Along another axis the running values of a block of
-columns are kept in scratch and vectors go across it.  Elements are combined strictly in order, which
-is what `evaluate` does, so the results are the same bit for bit.
+Along memory the dependency from element to element sets the pace, so one task takes several rows
+at a time, each with a running value of its own.  Along another axis the running values of a block
+of columns are kept in scratch and vectors go across it.  Elements are combined strictly in order,
+which is what `evaluate` does, so the results are the same bit for bit.
 """
 
 from __future__ import annotations

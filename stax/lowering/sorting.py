@@ -1,10 +1,10 @@
 """Sorting the rows of arrays, in LLVM text.
 
 Every element becomes a *record*: an unsigned key whose order is that of the elements, above a
-payload.  The payload is the place the element came from, or, when one array is sorted by itself, the
-bits of the element.  Records are sorted by key alone, stably: short rows by insertion, longer ones
-by their bytes, least significant first, where bytes that all keys share are passed over.  Sorting
-by several keys is sorting by each of them, the last first.
+payload.  The payload is the place the element came from, or, when one array is sorted by itself,
+the bits of the element.  Records are sorted by key alone, stably: short rows by insertion, longer
+ones by their bytes, least significant first, where bytes that all keys share are passed over.
+Sorting by several keys is sorting by each of them, the last first.
 
 The order-preserving key of a float is its bits with the sign turned, or all of them for negative
 numbers; -0.0 counts as 0.0 and NaN is above everything.
@@ -88,21 +88,21 @@ class SortStep:
         buffers = driver.table("ptr", pointers)
         sizes = (self.rows, self.length, self.tasks)
         extents = driver.table("i64", [str(n) for n in sizes])
-        name = self.kernel.name
+        name, given = self.kernel.name, f"ptr {buffers}, ptr {extents}"
         if self.tasks < 2:
-            driver.do(f"call void @{name}(ptr {buffers}, ptr {extents}, i64 0, i64 {self.tasks})")
+            driver.do(f"call void @{name}({given}, i64 0, i64 {self.tasks})")
             return
         parallel = driver.from_context("parallel_for")
-        driver.do(
-            f"call void {parallel}(ptr @{name}, ptr {buffers}, ptr {extents}, i64 {self.tasks}, i64 1)"
-        )
+        driver.do(f"call void {parallel}(ptr @{name}, {given}, i64 {self.tasks}, i64 1)")
 
     def functions(self, attributes: str) -> Iterator[tuple[str, str]]:
         """Yield names and texts of the functions that the call needs."""
         yield from self.kernel.functions(attributes)
 
 
-def sort_step(node: Node, operands: Sequence[Node], results: Sequence[tuple[int, Node]]) -> SortStep:
+def sort_step(
+    node: Node, operands: Sequence[Node], results: Sequence[tuple[int, Node]]
+) -> SortStep:
     """Return the step that sorts along the last axis."""
     shape = node.inputs[0].type.shape
     if not all(isinstance(n, int) for n in shape):
@@ -150,51 +150,64 @@ class SortKernel:
         """Yield names and texts of the functions."""
         half = self.half
         yield f"insertion{half}", _insertion(half, attributes)
-        for dtype in dict.fromkeys(self.keys):
-            yield f"by_bytes{half}_{dtype.itemsize}", _by_bytes(half, dtype.itemsize, attributes)
-        kind = "element" if self.is_alone else "place"
-        yield f"begin{half}_{kind}_{self.keys[-1].name}", _begin(half, self.keys[-1], self.is_alone, attributes)  # fmt: skip
+        for size in sorted({d.itemsize for d in self.keys}):
+            yield f"by_bytes{half}_{size}", _by_bytes(half, size, attributes)
+        first = self.keys[-1]
+        yield self._begin_name, _begin(self._begin_name, half, first, self.is_alone, attributes)
         for dtype in dict.fromkeys(self.keys[:-1]):
             yield f"again{half}_{dtype.name}", _again(half, dtype, attributes)
-        for size in sorted({self.dtypes[i].itemsize for i in self.wanted}):
-            yield f"end{half}_{kind}_{size}", _end(half, size, self.is_alone, attributes)
+        for i in self.wanted:
+            name, size = self._end_name(i), self.dtypes[i].itemsize
+            yield name, _end(name, half, size, self.is_alone, attributes)
         yield self.name, self._rows(attributes)
+
+    @property
+    def _payload(self) -> str:
+        return "element" if self.is_alone else "place"
+
+    @property
+    def _begin_name(self) -> str:
+        return f"begin{self.half}_{self._payload}_{self.keys[-1].name}"
+
+    def _end_name(self, i: int) -> str:
+        return f"end{self.half}_{self._payload}_{self.dtypes[i].itemsize}"
 
     def _rows(self, attributes: str) -> str:
         """Return the function that sorts the rows of tasks `begin` to `end`."""
-        half, count = self.half, len(self.dtypes)
-        kind = "element" if self.is_alone else "place"
-        pointers = ["scratch", *(f"in{i}" for i in range(count)), *(f"out{i}" for i in self.wanted)]
-        lines = [
-            line
-            for i, name in enumerate(pointers)
-            for line in (
-                f"%{name}.at = getelementptr ptr, ptr %buffers, i64 {i}",
-                f"%{name} = load ptr, ptr %{name}.at",
-            )
-        ]
-        body: list[str] = []
-        for prefix, i in [*(("in", i) for i in range(count)), *(("out", i) for i in self.wanted)]:
-            at = f"ptr %{prefix}{i}, i64 %first"
-            body.append(f"%{prefix}{i}.row = getelementptr i{8 * self.dtypes[i].itemsize}, {at}")
-        last = self.num_keys - 1
-        body.append(f"call void @begin{half}_{kind}_{self.keys[last].name}(ptr %in{last}.row, ptr %a, i64 %n)")  # fmt: skip
+        sides = [*(("in", i) for i in range(len(self.dtypes))), *(("out", i) for i in self.wanted)]
+        pointers, body = [], []
+        for number, name in enumerate(["scratch", *(f"{side}{i}" for side, i in sides)]):
+            pointers.append(f"%{name}.at = getelementptr ptr, ptr %buffers, i64 {number}")
+            pointers.append(f"%{name} = load ptr, ptr %{name}.at")
+        for side, i in sides:
+            element = f"i{8 * self.dtypes[i].itemsize}"
+            line = f"%{side}{i}.row = getelementptr {element}, ptr %{side}{i}, i64 %first"
+            body.append(line)
+        body += self._one_row()
+        return _ROWS.format(
+            name=self.name, attributes=attributes, record=f"i{2 * self.half}",
+            pointers="\n  ".join(pointers), body="\n  ".join(body),
+        )  # fmt: skip
+
+    def _one_row(self) -> list[str]:
+        """Return the calls that sort one row, key by key."""
+        last, half = self.num_keys - 1, self.half
+        lines = [f"call void @{self._begin_name}(ptr %in{last}.row, ptr %a, i64 %n)"]
         records, spare = "%a", "%b"
         for key in range(last, -1, -1):
-            dtype = self.keys[key]
+            dtype, both = self.keys[key], f"ptr {records}, ptr {spare}"
             if key != last:
-                body.append(f"call void @again{half}_{dtype.name}(ptr %in{key}.row, ptr {records}, i64 %n)")  # fmt: skip
-            body.append(f"%r{key} = call ptr @by_bytes{half}_{dtype.itemsize}(ptr {records}, ptr {spare}, i64 %n)")  # fmt: skip
-            body.append(f"%same{key} = icmp eq ptr %r{key}, {records}")
-            body.append(f"%spare{key} = select i1 %same{key}, ptr {spare}, ptr {records}")
+                again = f"@again{half}_{dtype.name}"
+                lines.append(f"call void {again}(ptr %in{key}.row, ptr {records}, i64 %n)")
+            by_bytes = f"@by_bytes{half}_{dtype.itemsize}"
+            lines.append(f"%r{key} = call ptr {by_bytes}({both}, i64 %n)")
+            lines.append(f"%same{key} = icmp eq ptr %r{key}, {records}")
+            lines.append(f"%spare{key} = select i1 %same{key}, ptr {spare}, ptr {records}")
             records, spare = f"%r{key}", f"%spare{key}"
         for i in self.wanted:
-            name = f"end{half}_{kind}_{self.dtypes[i].itemsize}"
-            body.append(f"call void @{name}(ptr %in{i}.row, ptr %out{i}.row, ptr {records}, i64 %n)")
-        return _ROWS.format(
-            name=self.name, attributes=attributes, record=f"i{2 * half}",
-            pointers="\n  ".join(lines), body="\n  ".join(body),
-        )  # fmt: skip
+            row = f"ptr %in{i}.row, ptr %out{i}.row, ptr {records}"
+            lines.append(f"call void @{self._end_name(i)}({row}, i64 %n)")
+        return lines
 
 
 _ROWS = """
@@ -283,7 +296,7 @@ def _widened(name: str, bits: int, to: int, result: str) -> str:
     return f"%{result} = {'zext' if bits < to else 'trunc'} i{bits} %{name} to i{to}"
 
 
-def _begin(half: int, dtype: np.dtype, is_alone: bool, attributes: str) -> str:
+def _begin(name: str, half: int, dtype: np.dtype, is_alone: bool, attributes: str) -> str:
     """Return the function that makes records of elements."""
     bits, record = 8 * dtype.itemsize, f"i{2 * half}"
     payload = _widened("bits", bits, 2 * half, "payload")
@@ -300,8 +313,7 @@ def _begin(half: int, dtype: np.dtype, is_alone: bool, attributes: str) -> str:
         f"%at = getelementptr {record}, ptr %records, i64 %i",
         f"store {record} %record, ptr %at",
     ]
-    kind = "element" if is_alone else "place"
-    return _loop(f"begin{half}_{kind}_{dtype.name}", "ptr %in, ptr %records", body, attributes)
+    return _loop(name, "ptr %in, ptr %records", body, attributes)
 
 
 def _payload(half: int) -> list[str]:
@@ -332,13 +344,12 @@ def _again(half: int, dtype: np.dtype, attributes: str) -> str:
     return _loop(f"again{half}_{dtype.name}", "ptr %in, ptr %records", body, attributes)
 
 
-def _end(half: int, size: int, is_alone: bool, attributes: str) -> str:
+def _end(name: str, half: int, size: int, is_alone: bool, attributes: str) -> str:
     """Return the function that writes elements in the order of the records."""
     bits = 8 * size
     if is_alone:
-        kind, found = "element", [_widened("record", 2 * half, bits, "bits")]
+        found = [_widened("record", 2 * half, bits, "bits")]
     else:
-        kind = "place"
         found = [
             f"%in.at = getelementptr i{bits}, ptr %in, i64 %place",
             f"%bits = load i{bits}, ptr %in.at",
@@ -349,8 +360,7 @@ def _end(half: int, size: int, is_alone: bool, attributes: str) -> str:
         f"%out.at = getelementptr i{bits}, ptr %out, i64 %i",
         f"store i{bits} %bits, ptr %out.at",
     ]
-    parameters = "ptr %in, ptr %out, ptr %records"
-    return _loop(f"end{half}_{kind}_{size}", parameters, body, attributes)
+    return _loop(name, "ptr %in, ptr %out, ptr %records", body, attributes)
 
 
 def _insertion(half: int, attributes: str) -> str:

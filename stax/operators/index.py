@@ -43,7 +43,7 @@ class GatherScatterMode(enum.Enum):
 
     @staticmethod
     def from_any(value: Any) -> GatherScatterMode:
-        """Return the mode for one of JAX's names of it; None is `fill`."""
+        """Return the mode for one of JAX's names of it; None is that of scatters, `fill`."""
         if isinstance(value, GatherScatterMode):
             return value
         found = _MODES.get(value)
@@ -514,8 +514,8 @@ def gather(
     fill_value: Any = None,
 ) -> Any:
     """Return windows of `operand` of `slice_sizes` at the places `start_indices`."""
-    operand, how = _array(operand), GatherScatterMode.from_any(mode)
-    fill = None
+    operand, fill = _array(operand), None
+    how = GatherScatterMode.from_any("promise_in_bounds" if mode is None else mode)
     if how is GatherScatterMode.FILL_OR_DROP:
         fill = default_fill(operand.dtype) if fill_value is None else np.asarray(fill_value).item()
     numbers = GatherDimensionNumbers(*_canonical(dimension_numbers))

@@ -43,6 +43,11 @@ class CompiledProgram:
         else:
             self._call = Executable(module, graph.input_types, graph.output_types, **self.options)  # type: ignore[arg-type]
 
+    @property
+    def is_static(self) -> bool:
+        """Say whether all lengths are known, as native entries want."""
+        return not self.lowered.program.symbols
+
     def run(self, values: Sequence[np.ndarray]) -> list[Array]:
         """Run the program on arrays of its input types, captures included."""
         results = self._call([np.ascontiguousarray(v).reshape(np.shape(v)) for v in values])
@@ -56,8 +61,6 @@ class CompiledProgram:
     def add_to(self, entry: Any, captures: Sequence[Array], is_tuple: bool) -> None:
         """Put the program behind a native entry; captured arrays go with it."""
         count = len(self.graph.inputs) - len(captures)
-        if self.lowered.program.symbols:
-            return
         add_variant(
             entry,
             self.module,
@@ -78,7 +81,7 @@ class _DynamicCall:
         self.graph = graph
         self.module = module
         self.symbols = symbols
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
+        prototype = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
         self.function = prototype(module.address("program"))
         assert not arena, "arenas of symbolic size are made by the driver"
 

@@ -26,7 +26,7 @@ from stax.runtime.polling import OK
 
 # PyArray_Type and two functions in the table of NumPy's C API; these numbers never change.
 _ARRAY_TYPE, _NEW_FROM_DESCR, _SET_BASE_OBJECT = 2, 94, 282
-_METH_FASTCALL = 0x80
+_METH_FASTCALL, _METH_KEYWORDS = 0x80, 0x02
 _RELEASE_GIL, _TUPLE_RESULT = 1, 2
 
 
@@ -211,9 +211,13 @@ class _Native:
         table.set_base_object = numpy[_SET_BASE_OBJECT]
         table.allocate = memory.allocate_address()
         table.release = memory.release_address()
+        flags = {
+            "stax_call_arrays": _METH_FASTCALL | _METH_KEYWORDS,
+            "stax_call_ndarrays": _METH_FASTCALL,
+        }
         self._methods = {
-            name: _MethodDef(name.encode(), self.module.address(name), _METH_FASTCALL, None)
-            for name in ("stax_call_arrays", "stax_call_ndarrays")
+            name: _MethodDef(name.encode(), self.module.address(name), kind, None)
+            for name, kind in flags.items()
         }
 
     def function(self, name: str, table: EntryTable) -> Callable[..., Any]:

@@ -422,14 +422,16 @@ exit:
   ret void
 }
 
-; PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n), over arrays.
-define ptr @stax_call_arrays(ptr %self, ptr %args, i64 %n) {
+; PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names), over arrays;
+; a call with keywords (%names is not null) is a slow one.
+define ptr @stax_call_arrays(ptr %self, ptr %args, i64 %n, ptr %names) {
 entry:
   %table.p = getelementptr i8, ptr %self, i64 16
   %table = load ptr, ptr %table.p
   %values = alloca ptr, i64 %n, align 16
   %first = load ptr, ptr %table
-  br label %variant
+  %positional = icmp eq ptr %names, null
+  br i1 %positional, label %variant, label %slow
 variant:
   %v = phi ptr [%first, %entry], [%v.next, %miss]
   %end = icmp eq ptr %v, null
@@ -443,7 +445,7 @@ miss:
 slow:
   %slow.p = getelementptr %Entry, ptr %table, i64 0, i32 1
   %callable = load ptr, ptr %slow.p
-  %answer = call ptr @PyObject_Vectorcall(ptr %callable, ptr %args, i64 %n, ptr null)
+  %answer = call ptr @PyObject_Vectorcall(ptr %callable, ptr %args, i64 %n, ptr %names)
   ret ptr %answer
 
 found:

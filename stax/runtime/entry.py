@@ -23,11 +23,17 @@ OutputForm = Literal["array", "tuple"]
 
 
 class EntryLike(Protocol):
-    """What both kinds of entry offer: `call` takes positional arguments only."""
+    """What both kinds of entry offer; calls of `call` with keywords go to the slow callable."""
 
     call: Callable[..., Any]
 
     def add_program(self, program: Program) -> None: ...
+
+    def enable(self, usable: bool) -> None:
+        """Run variants, or send every call to the slow callable."""
+
+    def clear(self) -> None:
+        """Forget the variants."""
 
 
 class Entry:
@@ -35,6 +41,7 @@ class Entry:
 
     def __init__(self, slow: Callable[..., Any], array_class: type) -> None:
         self._variants: list[Variant] = []
+        self._retired: list[Variant] = []
         self._table = EntryTable(
             slow=id(slow),
             array_class=id(array_class),
@@ -56,6 +63,16 @@ class Entry:
         else:
             link.next = address
 
+    def enable(self, usable: bool) -> None:
+        first = ctypes.addressof(self._variants[0].table) if self._variants and usable else None
+        self._table.first = first
+
+    def clear(self) -> None:
+        self._table.first = None
+        # A call may be running one of them, so they live as long as the entry does.
+        self._retired += self._variants
+        self._variants.clear()
+
 
 class PythonEntry:
     """The same entry in Python, for interpreters where the native one does not work."""
@@ -65,13 +82,20 @@ class PythonEntry:
         self._class: Any = array_class
         self._type, self._value = array_class.__dict__["type"], array_class.__dict__["_value"]
         self._variants: list[tuple[Program, Callable[..., Any]]] = []
+        self._usable = True
         self.call: Callable[..., Any] = self._call
 
     def add_program(self, program: Program) -> None:
         self._variants.append((program, ndarray_call(Variant(program))))
 
-    def _call(self, *arguments: Any) -> Any:
-        for program, run in self._variants:
+    def enable(self, usable: bool) -> None:
+        self._usable = usable
+
+    def clear(self) -> None:
+        self._variants.clear()
+
+    def _call(self, *arguments: Any, **keywords: Any) -> Any:
+        for program, run in self._variants if self._usable and not keywords else ():
             values = self._match(program, arguments)
             if values is not None:
                 results = run(*values)
@@ -79,7 +103,7 @@ class PythonEntry:
                     break
                 arrays = tuple(map(self._wrap, program.output_types, results))
                 return arrays if program.tuple_result else arrays[0]
-        return self._slow(*arguments)
+        return self._slow(*arguments, **keywords)
 
     def _match(self, program: Program, arguments: tuple[Any, ...]) -> list[np.ndarray] | None:
         if len(arguments) != len(program.input_types):

@@ -195,7 +195,11 @@ def test_errors_name_the_axes() -> None:
         (lambda x: dot_general(x, x, (((0, 0), (0, 1)), ((), ()))), ShapeError, "named twice"),
         (lambda x: dot_general(x, x, (((0,), ()), ((), ()))), ShapeError, "in pairs"),
         (lambda x: dot_general(x, x, (((5,), (0,)), ((), ()))), ShapeError, "out of range"),
-        (lambda x: dot_general(x, x.astype(int), (((0,), (0,)), ((), ()))), DTypeError, "one dtype"),
+        (
+            lambda x: dot_general(x, x.astype(int), (((0,), (0,)), ((), ()))),
+            DTypeError,
+            "one dtype",
+        ),
         (lambda x: tensordot(x, x, 3), ArgumentValueError, "sum over 3 axes"),
         (lambda x: tensordot(x, x, ((0, 1), (0,))), ArgumentValueError, "pairs"),
     ],

@@ -38,7 +38,7 @@ def problems(draw: Any) -> Any:
     axes = draw(st.permutations(range(len(shape))))
     paired = tuple(sorted(axes[: draw(st.integers(0, min(1, len(shape) - 1)))]))
     rest = [a for a in axes if a not in paired]
-    starts = tuple(rest[: draw(st.integers(0, len(rest)))])
+    starts = tuple(rest[: draw(st.integers(1, len(rest)))])
     sizes = [1 if a in paired else draw(st.integers(1, n)) for a, n in enumerate(shape)]
     dropped = tuple(sorted(a for a in rest if sizes[a] == 1 and draw(st.booleans())))
     outer = draw(st.lists(st.integers(1, 3), max_size=2))
@@ -46,18 +46,9 @@ def problems(draw: Any) -> Any:
     inner = [a for a in range(len(shape)) if a not in dropped and a not in paired]
     ndim = len(outer) + len(inner)
     offsets = tuple(sorted(draw(st.permutations(range(ndim)))[: len(inner)]))
-    indices = np.random.default_rng(draw(st.integers(0, 99))).integers(
-        -1, 4, (*outer, len(starts))
-    )
+    indices = np.random.default_rng(draw(st.integers(0, 99))).integers(-1, 4, (*outer, len(starts)))
     numbers = (offsets, dropped, starts, paired, tuple(range(len(outer) - len(paired), len(outer))))
     return tuple(shape), indices.astype(np.int32), tuple(sizes), numbers
-
-
-def assert_inside(problem: Any) -> bool:
-    """Say whether all windows are inside, where every mode means the same."""
-    shape, indices, sizes, numbers = problem
-    room = np.array([shape[a] - sizes[a] for a in numbers[2]])
-    return bool(np.all((indices >= 0) & (indices <= room)))
 
 
 def inside(problem: Any) -> Any:
@@ -68,7 +59,7 @@ def inside(problem: Any) -> Any:
 
 
 @given(problems(), st.sampled_from(["clip", "fill"]))
-@settings(max_examples=80)
+@settings(max_examples=30)
 def test_gather(problem: Any, mode: str) -> None:
     shape, indices, sizes, numbers = problem
     x = floats(shape)
@@ -92,7 +83,7 @@ def test_gather_lowers_to_its_values(problem: Any, mode: str) -> None:
 
 
 @given(problems(), st.sampled_from(["clip", "fill"]), st.sampled_from(KINDS))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_scatter(problem: Any, mode: str, kind: str) -> None:
     shape, indices, sizes, numbers = problem
     x = floats(shape)
@@ -104,7 +95,7 @@ def test_scatter(problem: Any, mode: str, kind: str) -> None:
 
 
 @given(problems(), st.sampled_from(["clip", "fill"]))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_gather_derivatives(problem: Any, mode: str) -> None:
     shape, indices, sizes, numbers = problem
     x = floats(shape)
@@ -119,9 +110,11 @@ def test_gather_derivatives(problem: Any, mode: str) -> None:
 
 
 @given(problems(), st.sampled_from(["clip", "fill"]), st.sampled_from(KINDS))
-@settings(max_examples=80)
+@settings(max_examples=30)
 def test_scatter_derivatives(problem: Any, mode: str, kind: str) -> None:
-    shape, indices, sizes, numbers = problem
+    # JAX's tangents of minima are NaN for windows that it moved inside.
+    extremal = kind in ("scatter_min", "scatter_max")
+    shape, indices, sizes, numbers = inside(problem) if extremal else problem
     unique = kind == "scatter_mul"
     if unique:
         if indices.size > indices.shape[-1]:
@@ -156,7 +149,7 @@ FLAGS = [f for f in itertools.product((0, None), repeat=3) if f != (None, None, 
 
 
 @given(problems(), st.sampled_from(FLAGS), st.sampled_from(["clip", "fill"]))
-@settings(max_examples=80)
+@settings(max_examples=30)
 def test_batches(problem: Any, flags: Any, mode: str) -> None:
     shape, indices, sizes, numbers = problem
     many = np.stack([indices, np.flip(indices)]) if flags[1] == 0 else indices
@@ -191,12 +184,14 @@ def test_the_last_of_equal_indices_is_set() -> None:
 
 
 def test_fill_values_are_those_of_jax() -> None:
-    for dtype in ("float32", "int32", "uint8", "bool"):
+    for dtype in ("float32", "int32", "uint8", "bool", "bfloat16"):
         x, i = np.zeros((2, 2), jnp.dtype(dtype)), np.array([[5]])
-        ours = ops.gather(x, i, ROWS, (1, 2))
-        theirs = lax.gather(jnp.asarray(x), jnp.asarray(i), THEIR_GATHER(*ROWS), (1, 2))
+        ours = ops.gather(x, i, ROWS, (1, 2), mode="fill")
+        theirs = lax.gather(
+            jnp.asarray(x), jnp.asarray(i), THEIR_GATHER(*ROWS), (1, 2), mode="fill"
+        )
         assert_like_jax(ours, theirs)
-    assert ops.gather(x, i, ROWS, (1, 2), fill_value=7).tolist() == [[7, 7]]
+    assert ops.gather(x, i, ROWS, (1, 2), mode="fill", fill_value=7).tolist() == [[7, 7]]
 
 
 def test_16_bits_add_up_in_32() -> None:
