@@ -30,7 +30,6 @@ from stax.api import (
 from stax.array import Array
 from stax.config import (
     config,
-    debug_nans,
     default_matmul_precision,
     disable_jit,
     enable_x64,
@@ -43,7 +42,7 @@ __version__ = "0.1.0"
 make_jaxpr = make_graph
 
 __all__ = [
-    "Array", "JitFunction", "ShapeDtypeStruct", "config", "debug_nans", "default_matmul_precision",
+    "Array", "JitFunction", "ShapeDtypeStruct", "config", "default_matmul_precision",
     "disable_jit", "dtypes", "enable_x64", "errors", "eval_shape", "grad", "hessian", "jacfwd",
     "jacobian", "jacrev", "jit", "jvp", "lax", "linearize", "make_graph", "make_jaxpr",
     "named_scope", "nn", "numpy", "numpy_dtype_promotion", "scipy", "tree", "tree_util",

@@ -34,8 +34,7 @@ from stax.graph import Length
 from stax.operators.arithmetic import install_operators
 from stax.operators.elementwise import Convert, convert
 from stax.operators.shape import concatenate, expand_dims
-from stax.source import user_source
-from stax.trace import Proxy, bind, current_trace, links
+from stax.trace import Proxy, bind, described, links
 from stax.types import ArrayType, KeyType, canonical_dtype, check_dtype, scalar_type
 
 
@@ -302,15 +301,18 @@ def _number(value: Any, dtype: np.dtype) -> np.ndarray:
     return np.asarray(value, dtype)
 
 
+_NUMBERS = "Pass numbers, arrays, or nested lists of them."
+
+
 def _buffer(value: Any) -> np.ndarray:
     """Return anything that NumPy can read as an array of numbers."""
     if value is None:
-        raise ArgumentValueError("None is not an array.")
+        raise ArgumentValueError("None is not an array.", advice=_NUMBERS)
     array = np.asarray(value)
     if array.dtype.kind in "OSUMm":
         kind = type(value).__name__ if array.dtype.kind == "O" else f"dtype {array.dtype}"
         raise DTypeError(f"{kind} is not the type of an array: arrays hold numbers.",
-                         values=[("value", repr(value)[:60], "")])  # fmt: skip
+                         values=[("value", repr(value)[:60], "")], advice=_NUMBERS)  # fmt: skip
     return array
 
 
@@ -332,20 +334,30 @@ def _from_numpy(value: np.ndarray, dtype: Any) -> Array:
 def _from_sequence(value: Sequence[Any], dtype: Any) -> Any:
     """Return nested lists of numbers and arrays as one array, of their common type."""
     leaves = list(_leaves(value))
-    if any(type(x) is Proxy or (isinstance(x, Array) and x.dtype.kind == "K") for x in leaves):
+    classes = set(map(type, leaves))
+    if Proxy in classes or any(type(x) is Array and x.dtype.kind == "K" for x in leaves):
         return _stack([asarray(x) for x in value], dtype)
     if dtype is None:
-        kinds = {_leaf_type(x) for x in leaves}
+        kinds = {scalar_type(number(0)) for number in classes & _PYTHON_NUMBERS}
+        kinds |= {_leaf_type(x) for x in leaves if type(x) not in _PYTHON_NUMBERS}
         dtype = types.promote(*kinds)[0] if kinds else types.float_dtype()
     try:
         array = np.array(_concrete(value), dtype)
     except ValueError as error:
-        raise ArgumentValueError(f"the sequence is not an array: {error}.") from None
+        raise ArgumentValueError(
+            f"the sequence is not an array: {str(error).rstrip('.')}.",
+            advice="The rows of an array have one length.",
+        ) from None
     return array_from_numpy(array, ArrayType(dtype, array.shape))
 
 
+_PYTHON_NUMBERS = frozenset({bool, int, float, complex})
+
+
 def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, list | tuple):
+    if type(value) in _PYTHON_NUMBERS:
+        yield value
+    elif isinstance(value, list | tuple):
         for x in value:
             yield from _leaves(x)
     else:
@@ -386,18 +398,16 @@ def _stack(rows: Sequence[Any], dtype: Any) -> Any:
 
 
 def _refuse_assignment(self: Any, index: Any, value: Any) -> NoReturn:
-    source, trace = user_source(), current_trace()
     raise ImmutableArrayError(
         "arrays are immutable: x[index] = value cannot change x.",
-        values=[("x", repr(self.type), source.shown() if source else "")],
-        doing=trace.doing() if trace else (),
+        values=[("x", repr(self.type), described(self.node) if type(self) is Proxy else "")],
         advice="Write x = x.at[index].set(value); .add, .multiply, .min and .max work alike.",
     )
 
 
-def install_setitem(cls: type) -> None:
+def install_setitem(cls: Any) -> None:
     """Make `x[index] = value` raise an error that says what to write."""
-    cls.__setitem__ = _refuse_assignment  # type: ignore[attr-defined]
+    cls.__setitem__ = _refuse_assignment
 
 
 for _class in (Array, Proxy):

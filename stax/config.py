@@ -44,8 +44,7 @@ class Config:
     def update(self, name: str, value: Any) -> None:
         """Set `name` for the whole process; names may carry JAX's `jax_` prefix."""
         name = name.removeprefix("jax_")
-        if name not in self._defaults:
-            raise AttributeError(f"unknown setting {name!r}")
+        self._check(name)
         self._defaults[name] = value
         for listener in self.listeners:
             listener(self.active_overrides)
@@ -53,6 +52,8 @@ class Config:
     @contextmanager
     def override(self, **settings: Any) -> Iterator[None]:
         """Put `settings` in force for a block."""
+        for name in settings:
+            self._check(name)
         token = self._overrides.set({**(self._overrides.get() or {}), **settings})
         self._count(1)
         try:
@@ -60,6 +61,10 @@ class Config:
         finally:
             self._overrides.reset(token)
             self._count(-1)
+
+    def _check(self, name: str) -> None:
+        if name not in self._defaults:
+            raise AttributeError(f"unknown setting {name!r}")
 
     def _count(self, step: int) -> None:
         with self._lock:
@@ -74,7 +79,6 @@ class Config:
 
 config = Config(
     enable_x64=_flag("STAX_ENABLE_X64"),
-    debug_nans=_flag("STAX_DEBUG_NANS"),
     disable_jit=_flag("STAX_DISABLE_JIT"),
     default_matmul_precision=None,
     numpy_dtype_promotion="standard",
@@ -87,11 +91,6 @@ config = Config(
 def enable_x64(new_val: bool = True) -> Any:
     """Allow 64-bit values to enter programs, for a `with` block."""
     return config.override(enable_x64=new_val)
-
-
-def debug_nans(new_val: bool = True) -> Any:
-    """Raise when a result holds a NaN, for a `with` block."""
-    return config.override(debug_nans=new_val)
 
 
 def disable_jit(disable: bool = True) -> Any:

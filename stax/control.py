@@ -19,7 +19,6 @@ from stax.interpreters.jvp import jvp
 from stax.interpreters.linearize import linearize
 from stax.interpreters.transpose import transpose
 from stax.op import Batch, Linear, Op
-from stax.operators.elementwise import lead_all
 from stax.trace import bind, full, results
 from stax.types import ArrayType, TupleType
 
@@ -80,8 +79,10 @@ class Call(Op):
 
     def batch(self, batch_: Batch, flags: Sequence[bool], *inputs: Any) -> Any:
         graph, batched = batch(self.graph, batch_, flags)
-        outs = results(bind(Call(graph), *inputs))
-        return tuple(lead_all(batch_, batched, outs))
+        return results(bind(Call(graph), *inputs)), batched
+
+    def names_axis(self, axis_name: Any) -> bool:
+        return any(node.op.names_axis(axis_name) for node in self.graph.nodes)
 
 
 def _zeros(type_: ArrayType) -> Any:

@@ -30,22 +30,10 @@ from stax.types import (
 )
 
 __all__ = [
-    "bfloat16",
-    "can_cast",
-    "canonicalize_dtype",
-    "extended",
-    "finfo",
-    "float0",
-    "iinfo",
-    "is_dtype",
-    "isdtype",
-    "issubdtype",
-    "itemsize_bits",
-    "prng_key",
-    "promote_types",
-    "result_type",
-    "scalar_type_of",
-]
+    "bfloat16", "can_cast", "canonicalize_dtype", "extended", "finfo", "float0", "iinfo",
+    "is_dtype", "isdtype", "issubdtype", "itemsize_bits", "prng_key", "promote_types",
+    "result_type", "scalar_type_of",
+]  # fmt: skip
 
 
 class ScalarType:

@@ -2,33 +2,49 @@
 
 A message has four parts in a fixed order: the rule that was broken and the op; the values,
 typed, with the user's line for each; what was being done (which transform, called where); what
-to do about it.  The code that notices a broken rule knows the first and the last part; `bind`,
-which knows the operands and the trace, adds the other two with `StaxError.located`.
+to do about it.  The code that notices a broken rule knows the first and the last part.  The other
+two are by default what `trace` can see: the arrays the user's line handed to the library, and the
+traces in force.  `bind`, which knows the operands of the op, puts them in with `located`.
 
-Names follow `jax.errors` where one fits.
+Names and the classes they derive from follow `jax.errors` where one fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
+
+Value = tuple[str, str, str]  # a label, a type, and where it comes from
+
+
+class links:
+    """What this layer needs from above: the surroundings of an error, as `trace` sees them."""
+
+    surroundings: Callable[[], tuple[Sequence[Value], Sequence[str]]] = staticmethod(
+        lambda: ((), ())
+    )
 
 
 class StaxError(Exception):
-    """Base of the library's errors: a broken rule, and optionally values, context and advice."""
+    """Base of the library's errors: a broken rule, values, context and advice.
+
+    Values and context that are not given are found: see `trace.surroundings`.
+    """
 
     def __init__(
         self,
         rule: str,
         *,
-        values: Sequence[tuple[str, str, str]] = (),
+        values: Sequence[Value] = (),
         doing: Sequence[str] = (),
         advice: str = "",
     ) -> None:
+        around = links.surroundings() if not values or not doing else ((), ())
         self.rule = rule
-        self.values = tuple(values)
-        self.doing = tuple(doing)
+        self.values = tuple(values or around[0])
+        self.doing = tuple(doing or around[1])
         self.advice = advice
+        self._complete = bool(values)
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -40,9 +56,9 @@ class StaxError(Exception):
         lines += [f"  {line}" for line in self.advice.splitlines()]
         return "\n".join(lines)
 
-    def located(self, values: Sequence[tuple[str, str, str]], doing: Sequence[str]) -> Self:
-        """Return this error with the operands and the context, unless it has them already."""
-        if self.values or self.doing:
+    def located(self, values: Sequence[Value], doing: Sequence[str]) -> Self:
+        """Return this error with the operands and the context, unless it was raised with them."""
+        if self._complete:
             return self
         return type(self)(self.rule, values=values, doing=doing, advice=self.advice)
 
@@ -79,11 +95,11 @@ class TracerBoolConversionError(ConcretizationTypeError):
     """The truth of a traced array was needed (`if`, `while`, `and`, `bool()`)."""
 
 
-class TracerArrayConversionError(ConcretizationTypeError):
+class TracerArrayConversionError(StaxError, TypeError):
     """A traced array was handed to NumPy, which needs its values."""
 
 
-class TracerIntegerConversionError(ConcretizationTypeError):
+class TracerIntegerConversionError(StaxError, TypeError):
     """A traced array was used as a Python integer (an index of a list, `range`, a shape)."""
 
 
@@ -91,7 +107,7 @@ class NonConcreteBooleanIndexError(StaxError, IndexError):
     """A traced boolean mask was used as an index, so the shape of the result is unknown."""
 
 
-class UnexpectedTracerError(StaxError):
+class UnexpectedTracerError(StaxError, TypeError):
     """A traced array was used after its trace ended, or outside the function that made it."""
 
 

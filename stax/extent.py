@@ -13,7 +13,6 @@ raises and names the symbols, because a guess would make a program wrong for som
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from typing import NoReturn, TypeAlias
@@ -24,7 +23,6 @@ Monomial: TypeAlias = tuple[str, ...]  # sorted symbol names, with repetition; (
 SMALLEST = 2
 
 
-@functools.total_ordering
 class Extent:
     """A polynomial with integer coefficients that is not a constant (constants are ints)."""
 
@@ -73,12 +71,22 @@ class Extent:
     def __floordiv__(self, other: int | Extent) -> int | Extent:
         quotient = _divide(self, other)
         if quotient is None:
-            self._undecided(f"the exact quotient of {self} by {other}")
+            _undecided(f"the exact quotient of {self} by {other}", self, other)
         return quotient
+
+    def __rfloordiv__(self, other: int) -> int:
+        if other:
+            _undecided(f"the exact quotient of {other} by {self}", self)
+        return 0
 
     def __mod__(self, other: int | Extent) -> int:
         if _divide(self, other) is None:
-            self._undecided(f"whether {other} divides {self}")
+            _undecided(f"whether {other} divides {self}", self, other)
+        return 0
+
+    def __rmod__(self, other: int) -> int:
+        if other:
+            _undecided(f"whether {self} divides {other}", self)
         return 0
 
     def __eq__(self, other: object) -> bool:
@@ -89,15 +97,24 @@ class Extent:
         lowest, highest = _bounds(self - other)
         if lowest > 0 or highest < 0:
             return False
-        self._undecided(f"whether {self} equals {other}")
+        _undecided(f"whether {self} equals {other}", self, other)
+
+    def __ge__(self, other: int | Extent) -> bool:
+        lowest, highest = _bounds(self - other)
+        if lowest >= 0:
+            return True
+        if highest < 0:
+            return False
+        _undecided(f"whether {self} is at least {other}", self, other)
 
     def __gt__(self, other: int | Extent) -> bool:
-        lowest, highest = _bounds(self - other)
-        if lowest > 0:
-            return True
-        if highest <= 0:
-            return False
-        self._undecided(f"whether {self} is greater than {other}")
+        return self >= other + 1
+
+    def __le__(self, other: int | Extent) -> bool:
+        return not self > other
+
+    def __lt__(self, other: int | Extent) -> bool:
+        return not self >= other
 
     def __hash__(self) -> int:
         return self._hash
@@ -124,13 +141,6 @@ class Extent:
             )
             parts.append("*".join(factors))
         return " + ".join(parts).replace("+ -", "- ")
-
-    def _undecided(self, question: str) -> NoReturn:
-        raise InconclusiveDimensionOperation(
-            f"{question} depends on {', '.join(self.symbols())}, which can be any length "
-            f"from {SMALLEST} up.",
-            advice="Compile for fixed lengths, or write the program so that it does not ask.",
-        )
 
 
 Dimension: TypeAlias = int | Extent
@@ -160,6 +170,15 @@ def _identical(a: Dimension, b: Dimension) -> bool:
     if isinstance(a, Extent) or isinstance(b, Extent):
         return isinstance(a, Extent) and isinstance(b, Extent) and a.terms == b.terms
     return a == b
+
+
+def _undecided(question: str, *extents: Dimension) -> NoReturn:
+    symbols = {name for e in extents if isinstance(e, Extent) for name in e.symbols()}
+    raise InconclusiveDimensionOperation(
+        f"{question} depends on {', '.join(sorted(symbols))}, which can be any length "
+        f"from {SMALLEST} up.",
+        advice="Compile for fixed lengths, or write the program so that it does not ask.",
+    )
 
 
 def _terms(value: Dimension) -> tuple[tuple[Monomial, int], ...]:

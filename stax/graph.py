@@ -144,7 +144,7 @@ class Graph:
         position = {node: i for i, node in enumerate(self.inputs)}
         parts: list[Any] = [tuple(node.type for node in self.inputs)]
         for node in self.nodes:
-            parts.append((node.op, *(position[x] for x in node.inputs)))
+            parts.append((structure(node.op), *(position[x] for x in node.inputs)))
             position[node] = len(position)
         parts.append(tuple(position[x] for x in self.outputs))
         return hash(tuple(parts))
@@ -222,6 +222,14 @@ class Builder:
     def finish(self, name: str, inputs: Sequence[Node], outputs: Sequence[Node]) -> Graph:
         """Return the graph of what `outputs` and effects need, in program order."""
         return Graph(name, inputs, live(self.nodes, outputs), outputs)
+
+
+def structure(op: Op) -> Any:
+    """Return what tells an op from others: itself, or its parameters if it is not interned."""
+    if op.interned:
+        return op
+    held = op.parameters().values()
+    return type(op), *(v.structural_hash if isinstance(v, Graph) else v for v in held)
 
 
 def live(nodes: Iterable[Node], outputs: Iterable[Node]) -> list[Node]:

@@ -11,7 +11,8 @@ The rules, and what each is given and returns (values are proxies unless said ot
     jvp(out, primals, tangents) -> tangent  a tangent of None is zero, given and returned
     transpose(ct, *inputs) -> cotangents    one per input, None where there is none; inputs that
                                             are linear are `Linear`, which has only a type
-    batch(batch, flags, *inputs) -> out     inputs that are flagged have the batch axis in front
+    batch(batch, flags, *inputs) -> out     inputs that are flagged have the batch axis in front;
+                                            ops that hold graphs: (results, which are batched)
     pushforward(primals, tangents)          for ops that hold graphs, in place of jvp: out and
                                             tangent from one node; and
     linearize(primals, tangents)            the same from a primal and a linear node (see control)
@@ -78,12 +79,19 @@ class Op(metaclass=_Interning):
     interned: ClassVar[bool] = True
     holds_graph: ClassVar[bool] = False
 
+    def __init_subclass__(cls) -> None:
+        # Here before @dataclass looks, so that it does not put its own repr in place.
+        cls.__repr__ = Op.__repr__  # type: ignore[method-assign]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, f.name) for f in fields(self))
+
     def parameters(self) -> dict[str, Any]:
         """Return the static parameters by name, as printed."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def __repr__(self) -> str:
-        inner = ", ".join(f"{k}={v}" for k, v in self.parameters().items())
+        inner = ", ".join(f"{k}={getattr(v, 'name', v)}" for k, v in self.parameters().items())
         return f"{self.name}{{{inner}}}" if inner else self.name
 
     def abstract_eval(self, *types: ArrayType) -> Type:

@@ -6,6 +6,7 @@ is looked up only when something is printed.  Frames of the library itself are s
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import os
 import sys
@@ -13,9 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import numpy
+import optree
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# NumPy asks proxies for their values; optree maps functions over trees.
+_SKIPPED = (PACKAGE, *(os.path.dirname(m.__file__) + os.sep for m in (numpy, optree)))
 _internal: dict[CodeType, bool] = {}
 
 
@@ -52,10 +59,10 @@ class Source:
 
 
 def is_internal(code: CodeType) -> bool:
-    """Say whether code belongs to the library."""
+    """Say whether code belongs to the library, or to one that calls back into it."""
     known = _internal.get(code)
     if known is None:
-        known = _internal[code] = code.co_filename.startswith(PACKAGE)
+        known = _internal[code] = code.co_filename.startswith(_SKIPPED)
     return known
 
 
@@ -68,6 +75,37 @@ def user_source() -> Source | None:
             return Source(code, frame.f_lasti)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def user_arguments() -> list[tuple[str, Any]]:
+    """Return the parameters, by name, of the library's function that the user's line called.
+
+    A leading underscore marks those that are not the user's.
+    """
+    frame, called = sys._getframe(1), None
+    while frame is not None and is_internal(frame.f_code):
+        frame, called = frame.f_back, frame  # type: ignore[assignment]
+    return [] if called is None else _parameters(called)
+
+
+def _parameters(frame: FrameType) -> list[tuple[str, Any]]:
+    code, variables = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS)
+    names = code.co_varnames[:count]
+    return [(n, variables[n]) for n in names if n in variables and not n.startswith("_")]
+
+
+def hide_internal(traceback: TracebackType | None) -> None:
+    """Drop the library's own frames after the first, unless STAX_FULL_TRACEBACK is set."""
+    if os.environ.get("STAX_FULL_TRACEBACK", "0") != "0":
+        return
+    while traceback is not None:
+        following = traceback.tb_next
+        while following is not None and is_internal(following.tb_frame.f_code):
+            following = following.tb_next
+        traceback.tb_next = following
+        traceback = following
 
 
 _scope: ContextVar[tuple[str, ...]] = ContextVar("stax_name_stack", default=())

@@ -25,7 +25,7 @@ from stax import errors
 from stax.extent import Extent
 from stax.graph import Builder, Constant, Graph, Input, Length, Node, Project
 from stax.op import Op
-from stax.source import Source, name_stack, user_source
+from stax.source import Source, hide_internal, name_stack, user_arguments, user_source
 from stax.types import (
     ArrayType,
     Dimension,
@@ -105,41 +105,42 @@ class Proxy:
         raise TypeError("traced arrays are not hashable, as arrays are not")
 
     def __bool__(self) -> bool:
-        return bool(self._value(errors.TracerBoolConversionError, "the truth"))
+        return bool(self._value(errors.TracerBoolConversionError, "the truth of {} was needed"))
 
     def __int__(self) -> int:
-        return int(self._value(errors.ConcretizationTypeError, "the value as an int"))
+        return int(self._value(errors.ConcretizationTypeError, "int() of {} was needed"))
 
     def __float__(self) -> float:
-        return float(self._value(errors.ConcretizationTypeError, "the value as a float"))
+        return float(self._value(errors.ConcretizationTypeError, "float() of {} was needed"))
 
     def __complex__(self) -> complex:
-        return complex(self._value(errors.ConcretizationTypeError, "the value as a complex number"))
+        return complex(self._value(errors.ConcretizationTypeError, "complex() of {} was needed"))
 
     def __index__(self) -> int:
-        return self._value(errors.TracerIntegerConversionError, "the value as an index").__index__()  # type: ignore[no-any-return]
+        return self._value(
+            errors.TracerIntegerConversionError, "{} was used as a Python integer"
+        ).__index__()  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        value = self._value(errors.TracerArrayConversionError, "the values as a NumPy array")
+        value = self._value(errors.TracerArrayConversionError, "{} was handed to NumPy")
         return np.asarray(value, dtype)
 
     def item(self) -> Any:
         """Return the value of a one-element array as a Python number."""
-        return self._value(errors.ConcretizationTypeError, "the value").item()
+        return self._value(errors.ConcretizationTypeError, "item() of {} was needed").item()
 
     def tolist(self) -> Any:
         """Return the values as nested lists of Python numbers."""
-        return self._value(errors.ConcretizationTypeError, "the values").tolist()
+        return self._value(errors.ConcretizationTypeError, "tolist() of {} was needed").tolist()
 
     def _value(self, error: type[errors.StaxError], what: str) -> np.ndarray:
         value = self.trace.concrete(self)
         if isinstance(value, np.ndarray):
             return value
-        kind = "a mapped" if value.mapped else "a traced"
+        kind = "a mapped array" if value.mapped else "a traced array"
         raise error(
-            f"{what} of {kind} array was needed, but {value.transform} traces without values.",
-            values=[(self.node.op.name, repr(self.type), described(self.node))],
-            doing=self.trace.doing(),
+            f"{what.format(kind)}, but {value.transform} traces without values.",
+            values=[named_row(self)],
             advice=_ADVICE[error],
         )
 
@@ -169,7 +170,7 @@ class Trace(AbstractContextManager["Trace"]):
     ) -> None:
         self.function = function
         self.transform = transform
-        self.call = call
+        self.call = call or user_source()
         self.mapped = mapped
         self.builder = Builder()
         self.inputs: list[Node] = []
@@ -187,14 +188,19 @@ class Trace(AbstractContextManager["Trace"]):
         self._token = _current.set(self)
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         assert self._token is not None
         _current.reset(self._token)
         self.alive = False
+        if isinstance(error, errors.StaxError):
+            hide_internal(traceback)
 
-    def input(self, type_: ArrayType, label: str = "", value: Any = None) -> Proxy:
+    def input(
+        self, type_: ArrayType, label: str = "", value: Any = None, source: Source | None = None
+    ) -> Proxy:
         """Append an input; `value` is its known value, if there is one."""
-        node = Node(Input(label), (), type_, self.source or user_source(), self.scope or ())
+        source = source or self.source or user_source()
+        node = Node(Input(label), (), type_, source, self.scope or ())
         self.inputs.append(node)
         if value is not None:
             self.known[node] = value
@@ -264,22 +270,12 @@ class Trace(AbstractContextManager["Trace"]):
         try:
             type_ = op.abstract_eval(*(n.type for n in nodes))
         except errors.StaxError as error:
-            raise error.located(
-                [(f"operand {i}", repr(n.type), described(n)) for i, n in enumerate(nodes)],
-                self.doing(),
-            ) from None
+            here = self.source or user_source()
+            origins = [described(n, here) for n in nodes]
+            raise error.located(operand_rows([n.type for n in nodes], origins), doing()) from None
         source = self.source or user_source()
         scope = name_stack() if self.scope is None else self.scope
         return self.builder.add(op, nodes, type_, source, scope)
-
-    def doing(self) -> list[str]:
-        """Return what is being done, innermost first, as the last but one part of an error."""
-        lines, trace = [], self
-        while trace is not None:
-            at = f", called at {trace.call}" if trace.call else ""
-            lines.append(f"tracing {trace.function} for {trace.transform}{at}")
-            trace = trace.parent  # type: ignore[assignment]
-        return lines
 
     def concrete(self, proxy: Proxy) -> np.ndarray | Trace:
         """Return the value of `proxy`, or the trace that does not know it."""
@@ -369,27 +365,100 @@ def results(proxy: Any) -> tuple[Any, ...]:
 
 
 def project(proxy: Any, position: int) -> Any:
-    """Return one result of a value of several."""
-    return bind(Project(position), proxy)
+    """Return one result of a value of several, which may be a tuple of them."""
+    return proxy[position] if isinstance(proxy, tuple) else bind(Project(position), proxy)
 
 
-def described(node: Node) -> str:
-    """Return where a node comes from, as errors show it."""
+# --- what errors show ---
+
+
+def described(node: Node, here: Source | None = None) -> str:
+    """Return where a node comes from, as errors show it.
+
+    What the call at `here` itself made of one operand (a conversion, say) is shown as the operand.
+    """
+    while here is not None and node.source == here and len(node.inputs) == 1:
+        node = node.inputs[0]
+    where = node.source.shown() if node.source else ""
     if isinstance(node.op, Input) and node.op.label:
-        return f"parameter {node.op.label}"
-    if isinstance(node.op, Constant):
-        return f"constant {node.op.value}"
-    return node.source.shown() if node.source else ""
+        return f"parameter {node.op.label}  {node.source or ''}".rstrip()
+    return f"constant {node.op.value}" if isinstance(node.op, Constant) else where
+
+
+def operand_rows(kinds: Sequence[Any], origins: Sequence[str]) -> list[errors.Value]:
+    """Return the operands of an op as rows of an error."""
+    names = {1: ("operand",), 2: ("lhs", "rhs")}
+    labels = names.get(len(kinds)) or [f"operand {i}" for i in range(len(kinds))]
+    return [(n, repr(t), where) for n, t, where in zip(labels, kinds, origins, strict=True)]
+
+
+def named_row(proxy: Proxy) -> errors.Value:
+    """Return a traced array as a row of an error: by the name of its parameter or of its op."""
+    op = proxy.node.op
+    label = isinstance(op, Input) and op.label
+    return (label or op.name, repr(proxy.type), described(proxy.node))
+
+
+def doing() -> list[str]:
+    """Return what is being done, innermost first: the user's line, and the traces in force."""
+    trace, here = _current.get(), user_source()
+    made = trace.source if trace is not None else None
+    lines = [f"computing {where.shown()}" for where in (made or here,) if where]
+    while trace is not None:
+        at = f", called at {trace.call}" if trace.call else ""
+        lines.append(f"tracing {trace.function} for {trace.transform}{at}")
+        trace = trace.parent
+    return lines
+
+
+def surroundings() -> tuple[list[errors.Value], list[str]]:
+    """Return the arrays that the user's line handed to the library, and what was being done.
+
+    Other values are shown where there is no array among the arguments.
+    """
+    given = [item for name, value in user_arguments() for item in _flat(name, value)]
+    rows = [_row(name, x) for name, x in given if is_array(x) or isinstance(x, np.ndarray)]
+    others = [_row(name, x) for name, x in given if x is not None and not callable(x)]
+    return (rows or others)[:_SHOWN], doing()
+
+
+_SHOWN = 6  # rows of an error
+
+
+def _flat(label: str, value: Any) -> list[tuple[str, Any]]:
+    """Return an argument, or the first items of a sequence of them, with names."""
+    if label == "self":
+        return [("x", value)] if is_array(value) else []
+    if isinstance(value, list | tuple) and any(is_array(x) for x in value):
+        return [(f"{label}[{i}]", x) for i, x in enumerate(value[:_SHOWN])]
+    if isinstance(value, tuple):  # most often the arguments of a transformed function
+        return [pair for i, x in enumerate(value[:_SHOWN]) for pair in _flat(f"{label}[{i}]", x)]
+    return [(label, value)]
+
+
+def _row(label: str, value: Any) -> errors.Value:
+    if type(value) is Proxy:
+        return label, repr(value.type), described(value.node, user_source())
+    if type(value) is links.array_class:
+        return label, repr(value.type), ""
+    if isinstance(value, np.ndarray):
+        return label, f"{value.dtype}{list(value.shape)}", "a NumPy array"
+    text = repr(value)
+    return label, type(value).__name__, text if len(text) <= 40 else text[:37] + "..."
+
+
+errors.links.surroundings = surroundings
 
 
 def escaped(proxy: Proxy) -> errors.UnexpectedTracerError:
     """Return the error for a proxy that is used outside its trace."""
     trace = proxy.trace
     where = "after" if not trace.alive else "outside"
+    at = f", called at {trace.call}" if trace.call else ""
     return errors.UnexpectedTracerError(
-        f"a traced array was used {where} the trace that made it.",
-        values=[(proxy.node.op.name, repr(proxy.type), described(proxy.node))],
-        doing=[f"not tracing {trace.function} for {trace.transform}"],
+        f"a traced array was used {where} the trace that made it, "
+        f"of {trace.function} for {trace.transform}{at}.",
+        values=[named_row(proxy)],
         advice=(
             "Return the value from the function; do not store it in a global, an attribute "
             "or a list."

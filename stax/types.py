@@ -63,6 +63,8 @@ SHORT_NAMES: dict[Any, str] = {
     complex64: "c64", complex128: "c128", float0: "float0", key_fry: "key<fry>",
 }  # fmt: skip
 NUMERIC = tuple(d for d in SHORT_NAMES if d not in (float0, key_fry))
+# NumPy has several objects for one dtype (long long, other byte orders); here there is one.
+_SUPPORTED = {d: d for d in SHORT_NAMES}
 
 
 # --- kinds of dtypes ---
@@ -123,7 +125,7 @@ def check_dtype(dtype: Any) -> Any:
     native = found.newbyteorder("=") if found.byteorder in "<>" else found
     if native not in SHORT_NAMES:
         raise DTypeError(f"arrays of dtype {found} are not supported.", advice=_DTYPES_ADVICE)
-    return native
+    return _SUPPORTED[native]
 
 
 _DTYPES_ADVICE = "Supported are " + ", ".join(
@@ -294,7 +296,10 @@ def canonical_axis(axis: Any, ndim: int, what: str = "axis") -> int:
     """Return `axis` counted from the front; raises ShapeError when it is out of range."""
     index = operator.index(axis)
     if not -ndim <= index < ndim:
-        raise ShapeError(f"{what} {index} is out of range for an array with {ndim} axes.")
+        raise ShapeError(
+            f"{what} {index} is out of range for an array with {ndim} axes.",
+            advice=f"Axes go from {-ndim} to {ndim - 1} here." if ndim else "It has no axis.",
+        )
     return index % ndim
 
 
@@ -305,7 +310,7 @@ def canonical_axes(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ..
     given = (axes,) if isinstance(axes, int | np.integer) else tuple(axes)
     result = tuple(sorted(canonical_axis(a, ndim) for a in given))
     if len(set(result)) != len(result):
-        raise ShapeError(f"axes are named twice: {tuple(given)}.")
+        raise ShapeError(f"axes are named twice: {tuple(given)}.", advice="Name each axis once.")
     return result
 
 

@@ -1,14 +1,14 @@
 """Checks that a graph is well formed: a net under every pass.
 
 Inputs come first, a node reads only what stands before it, types are what `abstract_eval` derives,
-ordered effects form one chain, nothing dead is kept.
+ordered effects form one chain, nothing dead is kept, and graphs that ops hold are well formed too.
 """
 
 from __future__ import annotations
 
 from stax.config import config
 from stax.errors import InternalError, StaxError
-from stax.graph import Constant, Graph, Input, Node, live
+from stax.graph import Graph, Input, Node, live
 from stax.op import ORDERED
 
 
@@ -41,8 +41,11 @@ def verified(graph: Graph, after: str) -> Graph:
 
 
 def _check_node(graph: Graph, after: str, node: Node, known: set[Node]) -> None:
-    if node in known:
-        raise _broken(graph, after, f"{node!r} stands there twice")
+    if node in known or isinstance(node.op, Input):
+        raise _broken(graph, after, f"{node!r} stands there twice, or is an input of another graph")
+    for held in node.op.parameters().values():
+        if isinstance(held, Graph):
+            verify(held, after)
     for x in node.inputs:
         if x not in known:
             raise _broken(graph, after, f"{node!r} reads {x!r}, which is not defined before it")
@@ -50,7 +53,7 @@ def _check_node(graph: Graph, after: str, node: Node, known: set[Node]) -> None:
         derived = node.op.abstract_eval(*(x.type for x in node.inputs))
     except StaxError as error:
         raise _broken(graph, after, f"{node!r} does not type-check: {error.rule}") from error
-    if derived != node.type and not isinstance(node.op, Constant):
+    if derived != node.type:
         raise _broken(graph, after, f"{node!r} should have type {derived!r}")
 
 

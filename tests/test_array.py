@@ -24,6 +24,7 @@ from stax.errors import (
 )
 from stax.trace import Proxy, Trace
 from stax.types import ArrayType, float32, float64, int32
+from tests.identifiers import shown
 from tests.like_jax import assert_like_jax
 
 F32 = ArrayType(float32, (3,))
@@ -54,13 +55,13 @@ SOURCES = [
 ]
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=repr)
+@pytest.mark.parametrize("source", SOURCES, ids=shown)
 def test_asarray_is_jax_asarray(source: Any) -> None:
     assert_like_jax(asarray(source), jnp.asarray(source))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "bool", "complex64"])
-@pytest.mark.parametrize("source", [1, 2.5, [0, 1.5], np.arange(3.0)], ids=repr)
+@pytest.mark.parametrize("source", [1, 2.5, [0, 1.5], np.arange(3.0)], ids=shown)
 def test_asarray_with_dtype(source: Any, dtype: str) -> None:
     assert_like_jax(asarray(source, dtype), jnp.asarray(source, dtype))
 
@@ -116,7 +117,7 @@ def test_sources_that_can_change_are_copied() -> None:
         (2**40, OverflowError),
         ([2**40], OverflowError),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_what_is_no_array(source: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
@@ -149,7 +150,7 @@ def test_traced_arrays_are_instances() -> None:
     "source",
     [1.5, [1.0, 2.0], np.zeros((0, 3)), np.arange(2000), np.eye(3), True, 2, [1 + 2j],
      np.arange(40) / 3, np.arange(5, dtype=ml_dtypes.bfloat16)],
-    ids=repr,
+    ids=shown,
 )  # fmt: skip
 def test_printed_as_in_jax(source: Any) -> None:
     ours, theirs = asarray(source), jnp.asarray(source)

@@ -162,7 +162,7 @@ class _Specializer:
         program = variant.program
         if not (program and program.is_static and self.options.is_plain and self.usable):
             return
-        if config.debug_nans or not all(type(x) is Array for x in arguments.leaves):
+        if not all(type(x) is Array for x in arguments.leaves):
             return
         out, captures = variant.traced.out_tree, variant.traced.captures
         args, kwargs = arguments.treedef.unflatten(arguments.leaves)

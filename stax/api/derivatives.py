@@ -224,13 +224,15 @@ def _tangent_arguments(
     if not isinstance(primals, tuple | list) or not isinstance(tangents, tuple | list):
         raise ArgumentError(
             f"{what}: primals and tangents are tuples or lists, one item per argument of "
-            "the function."
+            "the function.",
+            advice=f"Write {what}(f, (x,), (t,)).",
         )
     arguments = flatten_arguments(what, tuple(primals), {})
     leaves, treedef = tree.tree_flatten((tuple(tangents), {}))
     if treedef != arguments.treedef:
         raise ArgumentError(
-            f"{what}: primals and tangents differ in structure: {arguments.treedef} and {treedef}."
+            f"{what}: primals and tangents differ in structure: {arguments.treedef} and {treedef}.",
+            advice="Give one tangent for each primal, in containers of the same kind.",
         )
     return arguments, leaves
 
@@ -245,12 +247,10 @@ def _check_tangents(what: str, types: Sequence[ArrayType], tangents: Sequence[An
             continue
         type_ = type_of(tangent)
         if type_.dtype != t.tangent().dtype or type_.shape != t.shape:
+            kind = "cotangent" if what == "vjp" else "tangent"
             raise DTypeError(
-                f"{what}: the tangent of a {t!r} has type {t.tangent()!r}, got {type_!r}.",
-                advice=(
-                    "Tangents have the shape and dtype of their primals; those of integers "
-                    "are float0."
-                ),
+                f"{what}: the {kind} of a {t!r} has type {t.tangent()!r}, got {type_!r}.",
+                advice=f"A {kind} has the shape and dtype of its primal; of integers, float0.",
             )
         flags.append(True)
     return flags
@@ -346,11 +346,12 @@ class _LinearMap:
         self.graph, self.treedef, self.flags, self.types = graph, treedef, flags, types
         self.out_tree, self.has_tangent, self.out_types = out_tree, has_tangent, out_types
 
-    def __call__(self, residuals: Sequence[Any], *tangents: Any) -> Any:
+    def __call__(self, _residuals: Sequence[Any], *tangents: Any) -> Any:
         leaves, treedef = tree.tree_flatten((tangents, {}))
         if treedef != self.treedef:
             raise ArgumentError(
-                f"linearize: the map takes tangents of structure {self.treedef}, got {treedef}."
+                f"linearize: the map takes tangents of structure {self.treedef}, got {treedef}.",
+                advice="Give one tangent for each argument of the function.",
             )
         flags = _check_tangents("linearize", self.types, leaves)
         given = [
@@ -359,7 +360,7 @@ class _LinearMap:
             if d
         ]
         count = sum(1 for h in self.has_tangent if h)
-        found = iter(inline(self.graph, [*residuals, *given])[:count])
+        found = iter(inline(self.graph, [*_residuals, *given])[:count])
         outs = [
             next(found) if h else _zero_tangent(t)
             for h, t in zip(self.has_tangent, self.out_types, strict=True)
@@ -434,15 +435,16 @@ class _Pullback:
         self.graph, self.treedef, self.flags, self.types = graph, treedef, flags, types
         self.out_tree, self.out_types = out_tree, out_types
 
-    def __call__(self, residuals: Sequence[Any], ct: Any) -> Any:
+    def __call__(self, _residuals: Sequence[Any], ct: Any) -> Any:
         leaves, treedef = tree.tree_flatten(ct)
         if treedef != self.out_tree:
             raise ArgumentError(
-                f"vjp: the cotangent has structure {treedef}, the result {self.out_tree}."
+                f"vjp: the cotangent has structure {treedef}, the result {self.out_tree}.",
+                advice="Give one cotangent for each result, in containers of the same kind.",
             )
         _check_tangents("vjp", self.out_types, leaves)
         given = [c for c, t in zip(leaves, self.out_types, strict=True) if is_inexact(t.dtype)]
-        found = iter(inline(self.graph, [*residuals, *given]))
+        found = iter(inline(self.graph, [*_residuals, *given]))
         cts = [
             next(found) if f else _float0(t) for f, t in zip(self.flags, self.types, strict=True)
         ]

@@ -76,8 +76,8 @@ def _in_axes(in_axes: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[
     """Return the axis of each leaf of `(args, kwargs)`."""
     if not isinstance(in_axes, int | tuple | type(None)):
         raise ArgumentError(
-            "vmap: in_axes is an int, None, or a tuple or list with an entry per "
-            f"argument, got {in_axes!r}."
+            f"vmap: in_axes is an axis, None, or a tuple or list of them, got {in_axes!r}.",
+            advice="Give one entry per positional argument; None means not mapped.",
         )
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
         raise ArgumentValueError(
@@ -88,7 +88,14 @@ def _in_axes(in_axes: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[
     axes: list[Axis] = []
     for i, arg in enumerate(args):
         prefix = in_axes[i] if isinstance(in_axes, tuple) else in_axes
-        axes += tree.broadcast_prefix(prefix, arg, is_leaf=lambda x: x is None)
+        try:
+            axes += tree.broadcast_prefix(prefix, arg, is_leaf=lambda x: x is None)
+        except ValueError:
+            raise ArgumentValueError(
+                f"vmap: in_axes for argument {i}, {prefix!r}, does not go with its structure, "
+                f"{tree.tree_structure(arg)}.",
+                advice="Give an axis or None for the argument, or for each part of it.",
+            ) from None
     return axes + [0] * len(tree.tree_leaves(kwargs))
 
 

@@ -17,7 +17,7 @@ from stax.api.abstract import ShapeDtypeStruct
 from stax.errors import ArgumentError
 from stax.graph import Graph
 from stax.interpreters.simplify import simplify
-from stax.source import Source, user_source
+from stax.source import Source, is_internal, user_source
 from stax.trace import Trace, is_array, links, type_of
 from stax.types import ArrayType
 from stax.verify import verified
@@ -48,22 +48,23 @@ def flatten_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) ->
     for i, leaf in enumerate(leaves):
         try:
             types.append(leaf.type if isinstance(leaf, ShapeDtypeStruct) else type_of(leaf))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError):
             path = _paths(args, kwargs)[i]
             raise ArgumentError(
-                f"{name}: argument {path} is not an array or a number: {leaf!r} of type "
+                f"{name}: argument {path} is not an array or a number, but of type "
                 f"{type(leaf).__name__}.",
+                values=[(path, type(leaf).__name__, repr(leaf)[:60])],
                 advice=(
                     "Pass arrays, numbers or containers of them; mark other arguments with "
                     "static_argnums,\nor close over them."
                 ),
-            ) from error
+            ) from None
     return Arguments(leaves, types, treedef)
 
 
 def _paths(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
     found, _ = tree.tree_flatten_with_path((tuple(args), kwargs))
-    return ["".join(map(str, path[1:])) or str(i) for i, (path, _) in enumerate(found)]
+    return [("args", "kwargs")[path[0].idx] + "".join(map(str, path[1:])) for path, _ in found]  # type: ignore[attr-defined]
 
 
 def labels(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
@@ -91,6 +92,14 @@ def function_name(f: Callable[..., Any]) -> str:
     return "function" if name == "<lambda>" else name
 
 
+def definition(f: Callable[..., Any]) -> Source | None:
+    """Return where a function is defined, which is where its parameters are."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    code = getattr(inspect.unwrap(f), "__code__", None)
+    return None if code is None or is_internal(code) else Source(code, 0)
+
+
 def trace_function(
     f: Callable[..., Any],
     arguments: Arguments,
@@ -108,9 +117,12 @@ def trace_function(
     `values` are the known values of the leaves (None where unknown); with `has_aux`, `f` returns a
     pair whose second part is kept aside as `auxiliary`: extra outputs and their structure.
     """
+    defined = definition(f)
     with Trace(function_name(f), transform, call=call or user_source(), mapped=mapped) as trace:
         proxies = [
-            trace.input(t, names[i] if i < len(names) else "", values[i] if values else None)
+            trace.input(
+                t, names[i] if i < len(names) else "", values[i] if values else None, defined
+            )
             for i, t in enumerate(types or arguments.types)
         ]
         args, kwargs = arguments.treedef.unflatten(proxies)
@@ -134,13 +146,13 @@ def flatten_result(result: Any, name: str) -> tuple[list[Any], tree.TreeDef]:
             continue
         try:
             type_of(leaf)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError):
             raise ArgumentError(
                 f"{name} returned {leaf!r} of type {type(leaf).__name__}, which is not an array.",
                 advice=(
                     "Functions that are transformed return arrays, numbers or containers of them."
                 ),
-            ) from error
+            ) from None
     return leaves, treedef
 
 

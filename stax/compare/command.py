@@ -11,6 +11,8 @@ import math
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         console.print(report.listing(PROGRAMS.values()))
         return 0
-    problem = unknown_names(options.only or []) or missing_packages()
+    problem = unknown_names(options.only or []) or missing_packages() or unwritable(options.json)
     if problem:
         print(problem, file=sys.stderr)
         return 2
@@ -95,6 +97,16 @@ def missing_packages() -> str:
     )
 
 
+def unwritable(file: Path | None) -> str:
+    """Say if the figures cannot be written, before minutes are spent on taking them."""
+    try:
+        if file is not None:
+            file.touch()
+    except OSError as error:
+        return f"compare: cannot write {file}: {error.strerror}"
+    return ""
+
+
 def compare(programs: list[Program], seconds: float, console: Console) -> list[Row]:
     """Measure the programs one after the other, with a progress bar on a terminal."""
     rows = []
@@ -105,10 +117,8 @@ def compare(programs: list[Program], seconds: float, console: Console) -> list[R
         TimeElapsedColumn(),
     )
     progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with tempfile.TemporaryDirectory(prefix="stax-compare-") as cache, progress:
+    with tempfile.TemporaryDirectory(prefix="stax-compare-") as cache, progress, isolated(cache):
         task = progress.add_task("compare", total=len(programs), name="starting")
-        # A first call is to compile: nothing is read from the caches of earlier runs.
-        os.environ["STAX_CACHE_DIR"] = cache
         ours, theirs = sides()
         for program in programs:
             progress.update(task, name=program.name)
@@ -117,10 +127,24 @@ def compare(programs: list[Program], seconds: float, console: Console) -> list[R
     return rows
 
 
+@contextmanager
+def isolated(cache: str) -> Iterator[None]:
+    """Start with no compiled code from earlier runs, and on the CPU, whatever else there is."""
+    variables = {"STAX_CACHE_DIR": cache, "JAX_PLATFORMS": "cpu"}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
 def sides() -> tuple[Side, Side]:
     """Return both libraries, started."""
-    # The comparison is on the CPU, also where JAX would find something else.
-    os.environ["JAX_PLATFORMS"] = "cpu"
     # JAX is an extra: its module is imported only by a comparison that found it installed.
     theirs: Side = importlib.import_module("stax.compare.jax_side").JaxSide()
     both = StaxSide(), theirs

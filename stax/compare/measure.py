@@ -41,7 +41,7 @@ class Figures:
 
     nodes: int
     kernels: int
-    nbytes: int
+    bytes_moved: int
     first_seconds: float
     call_seconds: float
     page_faults: float
@@ -101,7 +101,7 @@ class Contestant:
         return Figures(
             self.work.nodes,
             self.work.kernels,
-            self.work.nbytes,
+            self.work.bytes_moved,
             self.first_seconds,
             call_seconds=float(np.median(self.times)),
             page_faults=self.faults / max(1, self.calls),

@@ -24,7 +24,10 @@ FULL_WIDTH = 97
 
 NOTES = (
     ("error", "largest difference over the largest value of the result; = means the same bits"),
-    ("graph", "nodes of Stax's graph; equations of the jaxpr, inner ones included"),
+    (
+        "graph",
+        "operations of Stax's graph, equations of the jaxpr; inner ones included, constants not",
+    ),
     (
         "kernels",
         "what one call runs: Stax's kernels and library calls; XLA's fusions and other "
@@ -107,7 +110,7 @@ def spread(ratio: Ratio) -> str:
 COLUMNS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("graph", lambda figures: str(figures.nodes)),
     ("kernels", lambda figures: str(figures.kernels)),
-    ("moved", lambda figures: size(figures.nbytes)),
+    ("moved", lambda figures: size(figures.bytes_moved)),
     ("first", lambda figures: seconds(figures.first_seconds)),
     ("later", lambda figures: seconds(figures.call_seconds)),
 )

@@ -12,12 +12,12 @@ class Work:
     """What a library made of a program, before it runs.
 
     `nodes` are the operations of its graph, `kernels` the pieces of compiled code and library
-    calls that one call runs, `nbytes` what those read and write.
+    calls that one call runs, `bytes_moved` what those read and write.
     """
 
     nodes: int
     kernels: int
-    nbytes: int
+    bytes_moved: int
 
 
 class Side(Protocol):

@@ -4,7 +4,8 @@ Values are either batched, with the batch axis in front, or not; a node none of 
 batched is left alone.  Rules get flags and never axis numbers, which removes most of what makes
 such rules long.
 
-The rule of an op: `batch(batch, flags, *inputs) -> out`, everything batched has the axis in front.
+The rule of an op: `batch(batch, flags, *inputs) -> out`, everything batched has the axis in front;
+an op that holds a graph returns its results and which of them are batched.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any
 from stax.graph import Graph, Node, Project
 from stax.interpreters.interpret import interpret
 from stax.op import Batch
-from stax.trace import Trace, bind
+from stax.trace import Trace, bind, project
 from stax.verify import verified
 
-Flagged = tuple[Any, bool]
+Flagged = tuple[Any, Any]  # a value and whether it is batched; for several, one mark for each
 
 
 def batch(graph: Graph, axis: Batch, flags: Sequence[bool]) -> tuple[Graph, list[bool]]:
@@ -28,9 +29,11 @@ def batch(graph: Graph, axis: Batch, flags: Sequence[bool]) -> tuple[Graph, list
         values = [x for x, _ in inputs]
         marks = [f for _, f in inputs]
         if isinstance(node.op, Project):
-            return bind(node.op, *values), marks[0]
+            (mark,), at = marks, node.op.position
+            return project(values[0], at), mark if isinstance(mark, bool) else mark[at]
         if any(marks) or node.op.names_axis(axis.axis_name):
-            return node.op.batch(axis, marks, *values), True
+            out = node.op.batch(axis, marks, *values)
+            return out if node.op.holds_graph else (out, True)  # type: ignore[return-value]
         return bind(node.op, *values), False
 
     with Trace(graph.name, "vmap") as trace:

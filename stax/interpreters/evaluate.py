@@ -15,8 +15,7 @@ from stax.array import Array, array_from_numpy
 from stax.errors import StaxError
 from stax.graph import Graph, Node
 from stax.op import Op
-from stax.source import user_source
-from stax.trace import links
+from stax.trace import doing, links, operand_rows
 from stax.types import TupleType
 
 
@@ -26,11 +25,8 @@ def run(op: Op, args: Sequence[Any]) -> Any:
     try:
         type_ = op.abstract_eval(*(x.type for x in arrays))
     except StaxError as error:
-        where = user_source()
-        raise error.located(
-            [(f"operand {i}", repr(x.type), "") for i, x in enumerate(arrays)],
-            [f"computing eagerly at {where.shown()}"] if where else [],
-        ) from None
+        rows = operand_rows([x.type for x in arrays], [""] * len(arrays))
+        raise error.located(rows, doing()) from None
     value = op.evaluate(*(np.asarray(x) for x in arrays))
     if isinstance(type_, TupleType):
         return tuple(map(array_from_numpy, value, type_.items))

@@ -15,7 +15,7 @@ from typing import Any
 
 from stax.graph import Graph, Node, Project
 from stax.interpreters.interpret import interpret
-from stax.trace import Trace, bind, zeros_like
+from stax.trace import Trace, bind, project, zeros_like
 from stax.types import is_inexact
 from stax.verify import verified
 
@@ -35,7 +35,7 @@ def pushforward(
         ts = [t for _, t in inputs]
         if isinstance(node.op, Project):
             t = None if ts[0] is None else ts[0][node.op.position]
-            return bind(node.op, *xs), t
+            return project(xs[0], node.op.position), t
         if all(t is None for t in ts):
             return bind(node.op, *xs), None
         if node.op.holds_graph:

@@ -90,14 +90,17 @@ def pull_mask(op: Op, ct: Masked, operands: Sequence[Any]) -> Sequence[Any | Non
         case Broadcast():
             return (_unbroadcast(op, mask, operands[0].type.shape),)
         case Reshape() | Transpose() | Slice() | Rev() | Concatenate():
-            as_bool = [
-                Linear(x.type.with_dtype(bool_)) if isinstance(x, Linear) else x for x in operands
-            ]
+            as_bool = list(map(_as_bool, operands))
             return _or_false(op.transpose(mask, *as_bool), as_bool)
         case Pad():
-            return [None] * len(operands)
+            # The padding is one number; its cotangent is a sum, taken as it is.
+            return op.transpose(mask, _as_bool(operands[0]), None)
         case _:
             return _through_sum(op, mask, operands)
+
+
+def _as_bool(x: Any) -> Any:
+    return Linear(x.type.with_dtype(bool_)) if isinstance(x, Linear) else x
 
 
 def _or_false(masks: Sequence[Any | None], operands: Sequence[Any]) -> list[Any | None]:

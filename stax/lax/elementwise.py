@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +37,7 @@ def operands(name: str, *args: Any) -> list[Any]:
         shown = ", ".join(str(x.dtype) for x in arrays)
         raise DTypeError(f"{name}: operands must have one dtype, got {shown}.",
                          advice="stax.numpy converts by itself; here, use astype.")  # fmt: skip
-    shape = max((x.shape for x in arrays), key=len)
+    shape = builtins.max((x.shape for x in arrays), key=len)
     return [_fitted(name, x, shape, dtype, weak) for x in found]
 
 
@@ -47,8 +48,10 @@ def _fitted(name: str, x: Any, shape: Any, dtype: Any, weak: bool) -> Any:
             raise DTypeError(f"{name}: the number {x!r} does not fit {dtype}.")
         return full(shape, x, dtype, weak)
     if x.shape and not same_shape(x.shape, shape):
-        raise ShapeError(f"{name}: operands must have one shape, got {x.shape} and {shape}.",
-                         advice="stax.numpy broadcasts by itself; here, use broadcast_in_dim.")  # fmt: skip
+        raise ShapeError(
+            f"{name}: operands must have one shape, got {x.shape} and {shape}.",
+            advice="stax.numpy broadcasts by itself; here, use broadcast_in_dim.",
+        )
     x = convert(x, dtype, weak)
     return x if same_shape(x.shape, shape) else broadcast_to(x, shape)
 
@@ -202,8 +205,7 @@ def _scalar(which: Any) -> Any:
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     """Return `operand` with its elements converted to `new_dtype`."""
     x = array("convert_element_type", operand)
-    weak = new_dtype in (int, float, complex) if isinstance(new_dtype, type) else False
-    return convert(x, types.check_dtype(new_dtype), weak)
+    return convert(x, types.check_dtype(new_dtype))
 
 
 def stop_gradient(x: Any) -> Any:

@@ -10,6 +10,7 @@ from stax import types
 from stax.array import asarray
 from stax.dtypes import common_dtype
 from stax.errors import ArgumentValueError, ShapeError
+from stax.extent import product
 from stax.numpy import creation, joining
 from stax.numpy.arguments import array, arrays
 from stax.numpy.elementwise import logaddexp
@@ -67,7 +68,7 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
     """Return `operand` with the axes from `start_dimension` to `stop_dimension` merged into one."""
     x = array("collapse", operand)
     start, stop, _ = builtins.slice(start_dimension, stop_dimension).indices(x.ndim)
-    merged = types.product(x.shape[start:stop])
+    merged = product(x.shape[start:stop])
     return shapes.reshape(x, (*x.shape[:start], merged, *x.shape[stop:]))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from stax.errors import InternalError
 from stax.extent import Dimension, Extent
-from stax.graph import Constant, Input, Node
+from stax.graph import Constant, Node
 from stax.lowering import loop_ir as ir
 from stax.lowering.element import (
     SYMBOL_PREFIX,
@@ -136,10 +136,7 @@ class KernelBuilder(ElementBuilder):
 
     def buffer(self, node: Node) -> ir.Buffer:
         """Return the buffer through which a stored value is seen with the shape of `node`."""
-        root = node
-        while isinstance(root.op, Reshape) and root not in self.fusion.stored:
-            root = root.inputs[0]
-        shape = node.type.shape
+        root, shape = self.fusion.root_of(node), node.type.shape
         lengths: tuple[Any, ...] = tuple(
             self.extent(n) if isinstance(n, Extent) else n for n in shape
         )
@@ -163,14 +160,6 @@ class KernelBuilder(ElementBuilder):
         for extent in shape:
             total = ir.mul(total, self.extent(extent))
         return total
-
-    def in_memory(self, node: Node) -> bool:
-        """Say whether `node`, or what it reshapes, was stored before this kernel runs."""
-        while isinstance(node.op, Reshape) and node not in self.fusion.stored:
-            node = node.inputs[0]
-        if isinstance(node.op, Input):
-            return True
-        return node in self.fusion.stored and self.fusion.level[node] < self.region.level
 
     def store(self, node: Node) -> None:
         """Store the value of `node` at the place the open loops are at."""
@@ -206,7 +195,7 @@ class KernelBuilder(ElementBuilder):
         if is_local and node in self.ready:
             return self.ready[node]()
         before, self.current = self.current, depth
-        if not is_local and self.in_memory(node):
+        if not is_local and self.fusion.in_memory(node, self.region):
             result: ir.Expr = ir.Load(self.buffer(node), index, mask)
         elif isinstance(node.op, Reduction) and is_local:
             raise InternalError(f"build: {node!r} is read before its loop.")
@@ -237,7 +226,7 @@ class KernelBuilder(ElementBuilder):
         while (
             isinstance(node.op, Broadcast | Reshape)
             and node not in self.fusion.home
-            and not self.in_memory(node)
+            and not self.fusion.in_memory(node, self.region)
         ):
             node = node.inputs[0]
         return node
@@ -245,7 +234,7 @@ class KernelBuilder(ElementBuilder):
     def _free(self, node: Node, index: Index) -> ir.Expr:
         if isinstance(node.op, Constant):
             return ir.Const(node.op.value, node.type.dtype)
-        return self.let(node.op.lower(self, index))  # type: ignore[no-any-return]
+        return self.let(node.op.lower(self, index))
 
     def reduce(
         self, kind: str, extents: Sequence[Dimension], body: Callable[..., Any], dtype: np.dtype

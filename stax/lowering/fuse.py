@@ -172,7 +172,7 @@ class Fusion:
         else:
             for x in stored_operands(node):
                 self.store(x)
-            self.level[node] = 1 + max(self.level[x] for x in stored_operands(node))
+            self.level[node] = 1 + max(self.level[self.root_of(x)] for x in stored_operands(node))
             self.own.append(node)
         self.price[node] = 1
         self.stored[node] = None
@@ -272,6 +272,19 @@ class Fusion:
             if shifted and self.price[x] <= read.limit:
                 pending += reads_of(x, read.place, self.home)
         return found
+
+    def root_of(self, node: Node) -> Node:
+        """Return the value whose memory `node` is another shape of, or `node` itself."""
+        while isinstance(node.op, Reshape) and node not in self.stored:
+            node = node.inputs[0]
+        return node
+
+    def in_memory(self, node: Node, region: Region) -> bool:
+        """Say whether `node`, or what it reshapes, is stored before the kernel of `region` runs."""
+        root = self.root_of(node)
+        return isinstance(root.op, Input) or (
+            root in self.stored and self.level[root] < region.level
+        )
 
     def demand(self, node: Node, limit: int) -> None:
         """See to it that `node` can be read from elsewhere: store what is dearer than `limit`."""

@@ -10,7 +10,7 @@ from stax.errors import LoweringError
 from stax.graph import Node, Project, multiple
 from stax.lowering.build import BuiltKernel
 from stax.lowering.fuse import Fusion
-from stax.lowering.own import GEMM_NAMES, gemm, root_of, stored_operands
+from stax.lowering.own import GEMM_NAMES, gemm, stored_operands
 from stax.lowering.running import running_kernel
 from stax.lowering.scatter import scatter_kernels
 from stax.lowering.sorting import SortStep, sort_step
@@ -59,7 +59,7 @@ def library_steps(
 def _steps(
     fusion: Fusion, node: Node, name: str, labels: Mapping[Node, str]
 ) -> Sequence[BuiltKernel | LibraryStep]:
-    sources = [root_of(fusion, x) for x in node.inputs]
+    sources = [fusion.root_of(x) for x in node.inputs]
     match node.op:
         case DotGeneral():
             return (GemmStep(node),)

@@ -1,13 +1,14 @@
 """Ops that are kernels of their own: large matrix products, sorts, running sums, scatters.
 
-They read and write whole buffers, so fusion stops at them.  A matrix product is described to the run
-time's `gemm` by extents and strides; operands that are transposed in memory stay where they are.
+They read and write whole buffers, so fusion stops at them.  A matrix product is described to the
+run time's `gemm` by extents and strides; operands transposed in memory stay where they are.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stax.errors import LoweringError
 from stax.graph import Constant, Node, Project
@@ -17,9 +18,6 @@ from stax.operators.reduce import Cumulative
 from stax.operators.reshape import Reshape, Transpose
 from stax.operators.sort import Sort
 from stax.types import float32, float64
-
-if TYPE_CHECKING:
-    from stax.lowering.fuse import Fusion
 
 # Below this many multiplications a fused loop beats a call of BLAS.
 GEMM_FROM = 1 << 15
@@ -44,13 +42,6 @@ def is_gemm(node: Node) -> bool:
     return math.prod(extents) >= GEMM_FROM
 
 
-def root_of(fusion: Fusion, node: Node) -> Node:
-    """Return the stored value whose memory `node` is another shape of."""
-    while isinstance(node.op, Reshape) and node not in fusion.stored:
-        node = node.inputs[0]
-    return node
-
-
 class View(NamedTuple):
     """A stored value seen with other axes: the value, and for each axis its length and stride."""
 
@@ -64,7 +55,8 @@ def view_of(node: Node) -> View:
     match node.op:
         case Transpose(permutation=permutation):
             inner = view_of(node.inputs[0])
-            return View(inner.root, tuple(inner.shape[a] for a in permutation), tuple(inner.strides[a] for a in permutation))  # fmt: skip
+            shape = tuple(inner.shape[a] for a in permutation)
+            return View(inner.root, shape, tuple(inner.strides[a] for a in permutation))
         case Reshape():
             inner = view_of(node.inputs[0])
             strides = _reshaped(inner, node.type.shape)
@@ -130,7 +122,9 @@ class Matrix(NamedTuple):
         return max(stride, self.rows if self.transposed else self.columns, 1)
 
 
-def matrix_of(view: View, batch: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...]) -> Matrix | None:
+def matrix_of(
+    view: View, batch: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...]
+) -> Matrix | None:
     """Return `view` as matrices, if its axes can be merged and one of the sides is contiguous."""
     merged = [_merged(view, axes) for axes in (batch, rows, columns)]
     if None in merged:
@@ -144,7 +138,7 @@ def matrix_of(view: View, batch: tuple[int, ...], rows: tuple[int, ...], columns
 def _merged(view: View, axes: tuple[int, ...]) -> tuple[int, int] | None:
     """Return the length and stride of several axes taken as one."""
     long_axes = [a for a in axes if view.shape[a] != 1]
-    for a, b in zip(long_axes, long_axes[1:], strict=False):
+    for a, b in itertools.pairwise(long_axes):
         if view.strides[a] != view.strides[b] * view.shape[b]:
             return None
     length = math.prod(view.shape[a] for a in axes)
@@ -184,7 +178,7 @@ def _matrices(node: Node) -> list[tuple[Node, Matrix]]:
 
 
 def stored_operands(node: Node) -> list[Node]:
-    """Return what must be in memory for a kernel of its own to read: its operands, or what they view."""
+    """Return what must be in memory for a kernel of its own: its operands, or what they view."""
     if isinstance(node.op, Scatter) and isinstance(node.inputs[0].op, Constant):
         return list(node.inputs[1:])  # one number is written, not copied
     if not isinstance(node.op, DotGeneral):

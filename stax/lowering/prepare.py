@@ -2,13 +2,15 @@
 
 Afterwards there are no calls (their graphs are inlined), every reduction has an axis longer than 1,
 an outer product is a multiplication, a reduction of everything is done in two steps of which the
-first has many independent rows, and each output has a value of its own to be stored: an input, a
-constant or a value returned twice is copied.  Exact but for the order of split reductions, which is a
-function of shapes alone.
+first has many independent rows, sorts run along the last axis, scatters of 16-bit floats
+accumulate in float32, and each output has a value of its own to be stored: an input, a constant or
+a value returned twice is copied.  Exact but for the order of split reductions, which is a function
+of shapes alone.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -151,7 +153,8 @@ def _two_steps(op: Any, x: Any, axes: tuple[int, ...]) -> Any:
     cut = reshape(x, (*shape[:axis], CHUNKS, length // CHUNKS, *shape[axis + 1 :]))
     rows = bind(cls((axis + 1,)), cut)
     rest = tuple(a for a in op.axes if a != axis)
-    return reshape(bind(cls(tuple(sorted({axis, *rest}))), rows), tuple(shape[a] for a in op.kept(len(shape))))
+    total = bind(cls(tuple(sorted({axis, *rest}))), rows)
+    return reshape(total, tuple(shape[a] for a in op.kept(len(shape))))
 
 
 def _outer_product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
@@ -168,7 +171,10 @@ def _outer_product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
 
 
 def _product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
-    """Give a product whose groups of axes do not merge operands that do: batch, free, contracted."""
+    """Give a product whose groups of axes do not merge operands that do.
+
+    The groups are batch, free and contracted axes.
+    """
     free = op.free(lhs.type.ndim, rhs.type.ndim)
     groups = [(op.batching[i], free[i], op.contracting[i]) for i in (0, 1)]
     if all(_is_run(axes) for side in groups for axes in side):
@@ -205,7 +211,7 @@ def _scatter(op: Scatter, inputs: list[Any]) -> Any:
 
 
 def _is_run(axes: tuple[int, ...]) -> bool:
-    return all(b == a + 1 for a, b in zip(axes, axes[1:], strict=False))
+    return all(b == a + 1 for a, b in itertools.pairwise(axes))
 
 
 def _placed(x: Any, shape: Any, axes: list[int]) -> Any:

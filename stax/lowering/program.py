@@ -1,9 +1,9 @@
 """The program of a jitted function: kernels and library calls in order, and where each value lives.
 
 A value lies in an input, in an output or in the arena, scratch memory of one call.  Values in the
-arena share memory when one is dead before the other is born.  The driver is one small LLVM function,
-`program(context, inputs, outputs, extents)`, that fills in buffer pointers and calls the kernels,
-the thread pool and BLAS through the context table; it never goes back to Python.
+arena share memory when one is dead before the other is born.  The driver is one small LLVM
+function, `program(context, inputs, outputs, extents)`, that fills in buffer pointers and calls the
+kernels, the thread pool and BLAS through the context table; it never goes back to Python.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from stax.lowering.element import SYMBOL_PREFIX, static_size
 from stax.lowering.fuse import Fusion, Region, fuse
 from stax.lowering.labels import Labels
 from stax.lowering.library import LibraryStep, library_steps
-from stax.lowering.own import root_of
 from stax.lowering.schedule import schedule
 from stax.lowering.sorting import SortStep
 from stax.types import ArrayType
@@ -107,7 +106,9 @@ def lower(graph: Graph) -> Program:
 
 def _symbols(graph: Graph) -> tuple[str, ...]:
     """Return the names of the symbolic lengths of the inputs."""
-    found = {s for x in graph.inputs for e in x.type.shape if isinstance(e, Extent) for s in e.symbols()}
+    found = {
+        s for x in graph.inputs for e in x.type.shape if isinstance(e, Extent) for s in e.symbols()
+    }
     return tuple(sorted(found))
 
 
@@ -116,13 +117,13 @@ def _assign_places(program: Program) -> None:
     for i, node in enumerate(program.graph.inputs):
         places[node] = Place("input", i)
     for i, node in enumerate(program.graph.outputs):
-        root = root_of(program.fusion, node)
+        root = program.fusion.root_of(node)
         if root in places:
             raise InternalError(f"lower: output {i} has no memory of its own.")
         places[root] = Place("output", i)
     last_use: dict[Node, int] = {}
     # Views of one value under several shapes are one stretch of memory.
-    touched = [[root_of(program.fusion, n) for n in s.reads_and_writes] for s in program.steps]
+    touched = [[program.fusion.root_of(n) for n in s.reads_and_writes] for s in program.steps]
     for i, nodes in enumerate(touched):
         for node in nodes:
             last_use[node] = i
@@ -225,7 +226,7 @@ class DriverWriter:
 
     def pointer(self, node: Node) -> str:
         """Return the address of a value."""
-        return self._address(self.program.places[root_of(self.program.fusion, node)])
+        return self._address(self.program.places[self.program.fusion.root_of(node)])
 
     def scratch(self, step: Step) -> str:
         """Return the address of the memory that a step needs while it runs."""
@@ -260,7 +261,13 @@ class DriverWriter:
                 at = self.new(f"getelementptr i64, ptr %extents, i64 {position}")
                 return self.new(f"load i64, ptr {at}")
             case ir.Apply(name, (x, y), _):
-                spelling = {"add": "add", "sub": "sub", "mul": "mul", "floordiv": "sdiv", "mod": "srem"}
+                spelling = {
+                    "add": "add",
+                    "sub": "sub",
+                    "mul": "mul",
+                    "floordiv": "sdiv",
+                    "mod": "srem",
+                }
                 return self.new(f"{spelling[name]} i64 {self.number(x)}, {self.number(y)}")
         raise InternalError(f"driver: no index expression: {e!r}")
 
@@ -293,7 +300,8 @@ class DriverWriter:
             self.do(f"call void @{function}(ptr {buffers}, ptr {extents}, i64 0, i64 {n})")
             return
         parallel = self.from_context("parallel_for")
-        self.do(f"call void {parallel}(ptr @{function}, ptr {buffers}, ptr {extents}, i64 {n}, i64 {built.grain})")  # fmt: skip
+        arguments = f"ptr @{function}, ptr {buffers}, ptr {extents}, i64 {n}, i64 {built.grain}"
+        self.do(f"call void {parallel}({arguments})")
 
 
 def required_slots(writer: DriverWriter) -> Iterator[str]:

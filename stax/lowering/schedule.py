@@ -181,19 +181,21 @@ def _loads(fusion: Fusion, region: Region, node: Node) -> int:
 def _is_flat(fusion: Fusion, plan: Schedule) -> bool:
     """Say whether every access of a map is at the same place or of a single number."""
     region = plan.region
-    for node in region.nodes:
-        if node not in plan.needed:
-            continue
-        if not is_pointwise(node.op) or not plan.is_full(node):
+    pending = [n for n in region.nodes if n in plan.needed]
+    seen = set(pending)
+    while pending:
+        node = pending.pop()
+        if not is_pointwise(node.op) or not plan.is_full(node) or _reads_counters(fusion, node):
             return False
         for read in fusion.reads(node, region):
-            shape = read.source.type.shape
-            if canonical(shape) and not (
-                region.holds_full(read.source) and read.place == region.index(read.source)
-            ):
+            source = read.source
+            if not canonical(source.type.shape):
+                continue
+            if not region.holds_full(source) or read.place != region.index(source):
                 return False
-        if _reads_counters(fusion, node):
-            return False
+            if source not in seen and not fusion.in_memory(source, region):
+                seen.add(source)
+                pending.append(source)
     return True
 
 

@@ -9,12 +9,13 @@ import numpy as np
 
 from stax import types
 from stax.errors import ArgumentValueError
+from stax.extent import Extent
 from stax.numpy import reductions
 from stax.numpy.arguments import Axis, array, inexact, inexact_operands
 from stax.numpy.elementwise import clip, logaddexp, tanh as tanh, where as choose
 from stax.numpy.manipulation import sliced
 from stax.operators import elementwise as ops
-from stax.operators.arithmetic import add, divide, maximum, minimum, multiply, subtract
+from stax.operators.arithmetic import add, divide, multiply, subtract
 from stax.operators.broadcast import broadcast_in_dim
 from stax.operators.elementwise import convert, like, select
 from stax.operators.reshape import expand_dims
@@ -36,8 +37,10 @@ def relu(x: Any) -> Any:
 
 
 def relu6(x: Any) -> Any:
-    """Return min(max(x, 0), 6)."""
-    return minimum(maximum(x, 0), 6.0)
+    """Return x limited to between 0 and 6; its derivative at both ends is 0."""
+    x = array("relu6", x)
+    zero, six = like(x, 0), like(x, 6)
+    return select(ops.le(x, zero), zero, select(ops.ge(x, six), six, x))
 
 
 def sigmoid(x: Any) -> Any:
@@ -229,7 +232,7 @@ def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: Any = -1) -> A
     """
     x = array("one_hot", x)
     kind = types.float_dtype() if dtype is None else check_dtype(dtype)
-    count = num_classes if isinstance(num_classes, types.Extent) else int(np.asarray(num_classes))
+    count = num_classes if isinstance(num_classes, Extent) else int(np.asarray(num_classes))
     where = canonical_axis(axis, x.ndim + 1)
     shape = (*x.shape[:where], count, *x.shape[where:])
     places = broadcast_in_dim(expand_dims(x, where), shape, range(len(shape)))

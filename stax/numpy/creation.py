@@ -165,7 +165,7 @@ def _static_number(value: Any) -> int | float:
     if isinstance(value, bool | int | float):
         return value
     if is_array(value) or isinstance(value, np.ndarray | np.generic):
-        return value.item()  # type: ignore[no-any-return]
+        return value.item()
     raise ArgumentError(f"arange: bounds are numbers, not {type(value).__name__}.")
 
 

@@ -47,10 +47,10 @@ def einsum(
     Raises ShapeError if axes with one label differ in length.
     """
     refuse_out("einsum", out)
-    inputs, output, operands = parse(subscripts, operands)
-    given = promoted("einsum", list(operands))
-    terms = [_checked(x, labels) for x, labels in zip(given, inputs, strict=True)]
-    terms, output = _with_ellipsis(terms, output)
+    inputs, right, arrays = parse(subscripts, operands)
+    given = promoted("einsum", list(arrays))
+    named = [_checked(x, labels) for x, labels in zip(given, inputs, strict=True)]
+    terms, output = _with_ellipsis(named, right)
     _check_lengths(terms)
     names = {label for t in terms for label in t.labels}
     if len(set(output)) != len(output) or not set(output) <= names:

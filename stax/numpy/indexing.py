@@ -167,8 +167,8 @@ def _length(n: Dimension, wide: Any) -> Any:
 def _stacked(places: Sequence[Any], outer: Shape) -> Any:
     """Return the positions along each axis as the components of one array of indices."""
     if all(isinstance(p, np.ndarray) for p in places):
-        columns = np.stack(np.broadcast_arrays(*places), axis=-1)
-        return asarray(_saturated(columns))
+        known = np.stack(np.broadcast_arrays(*places), axis=-1)
+        return asarray(_saturated(known))
     wide = any(is_array(p) and p.dtype.itemsize == 8 for p in places)
     dtype = types.int64 if wide else types.int32
     arrays = [asarray(_saturated(p)) if isinstance(p, np.ndarray) else p for p in places]
@@ -268,7 +268,8 @@ def update(
 def _fitted(value: Any, parsed: Parsed, shape: Shape) -> Any:
     """Return an update in `shape`, that of what is read without its new axes."""
     picked = len(shape) - sum(entry not in (NEW, PICKED) for entry in parsed.order)
-    result, rest, new = [], list(shape), []
+    rest, new = list(shape), []
+    result: list[Dimension] = []
     for entry in parsed.order:
         if entry is NEW:
             new.append(len(result))
@@ -332,6 +333,21 @@ def _write_picks(
     return _write(x, ranges, bind(op, part, plan.indices, value))
 
 
+def _updater(kind: str, what: str) -> Function:
+    def method(
+        self: Any,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+    ) -> Any:
+        return update(self.array, self.index, kind, values, mode, unique_indices)
+
+    method.__doc__ = f"Return `x` with `x[index]` {what}."
+    return method
+
+
 class IndexUpdateHelper:
     """What `x.at` is: `x.at[index]` names a part of `x` that methods update, giving a new array."""
 
@@ -362,6 +378,12 @@ class IndexUpdateRef:
 
     def __repr__(self) -> str:
         return f"IndexUpdateRef({self.array!r}, {self.index!r})"
+
+    set = _updater("set", "replaced by `values`; of several for one place, the last counts")
+    add = _updater("add", "increased by `values`; several for one place add up")
+    multiply = mul = _updater("mul", "multiplied by `values`")
+    min = _updater("min", "no higher than `values`")
+    max = _updater("max", "no lower than `values`")
 
     def get(
         self,
@@ -426,32 +448,6 @@ class IndexUpdateRef:
         return full(x.shape, 1, x.dtype, x.weak_type)
 
 
-def _updater(kind: str, what: str) -> Function:
-    def method(
-        self: IndexUpdateRef,
-        values: Any,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: Any = None,
-    ) -> Any:
-        return update(self.array, self.index, kind, values, mode, unique_indices)
-
-    method.__doc__ = f"Return `x` with `x[index]` {what}."
-    return method
-
-
-for _name, _kind, _what in (
-    ("set", "set", "replaced by `values`; of several for one place, the last counts"),
-    ("add", "add", "increased by `values`; several for one place add up"),
-    ("multiply", "mul", "multiplied by `values`"),
-    ("mul", "mul", "multiplied by `values`"),
-    ("min", "min", "no higher than `values`"),
-    ("max", "max", "no lower than `values`"),
-):
-    setattr(IndexUpdateRef, _name, _updater(_kind, _what))
-
-
 # --- installing ---
 
 
@@ -476,14 +472,14 @@ def _iter(self: Any) -> Any:
     return (getitem(self, i) for i in range(_len(self)))
 
 
-def install_indexing(cls: type) -> None:
+def install_indexing(cls: Any) -> None:
     """Give `cls` (`Proxy` or `Array`) `x[index]`, `x.at` and, where it lacks it, iteration."""
-    cls.__getitem__ = _getitem  # type: ignore[attr-defined]
-    cls.at = property(_at)  # type: ignore[attr-defined]
+    cls.__getitem__ = _getitem
+    cls.at = property(_at)
     install_setitem(cls)
-    if cls is Proxy:
-        cls.__len__ = _len  # type: ignore[attr-defined]
-        cls.__iter__ = _iter  # type: ignore[attr-defined]
+    if not hasattr(cls, "__iter__"):
+        cls.__len__ = _len
+        cls.__iter__ = _iter
 
 
 install_indexing(Array)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,7 +33,10 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
                          advice="Use stack.")  # fmt: skip
     if any(x.ndim != found[0].ndim for x in found):
         shown = ", ".join(map(repr, (x.type for x in found)))
-        raise ShapeError(f"concatenate: arrays must have the same number of axes, got {shown}.")
+        raise ShapeError(
+            f"concatenate: arrays must have the same number of axes, got {shown}.",
+            advice="Add axes with x[None], or use stack.",
+        )
     return concatenate_op(found, canonical_axis(axis, found[0].ndim))
 
 
@@ -48,7 +52,8 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any
     for x in found:
         if not same_shape(x.shape, found[0].shape):
             raise ArgumentValueError(
-                f"stack: arrays must have one shape, got {found[0].shape} and {x.shape}."
+                f"stack: arrays must have one shape, got {found[0].shape} and {x.shape}.",
+                advice="Broadcast them to one shape first, or use concatenate.",
             )
     where = canonical_axis(axis, found[0].ndim + 1)
     return concatenate_op([expand_dims(x, where) for x in found], where)
@@ -135,8 +140,7 @@ def _split(name: str, ary: Any, sections: Any, axis: int, even: bool) -> list[An
     ary = array(name, ary)
     where = canonical_axis(axis, ary.ndim)
     cuts = _cuts(name, sections, ary.shape[where], even)
-    pairs = zip(cuts, cuts[1:], strict=False)
-    return [sliced(ary, start, max(start, stop), where) for start, stop in pairs]
+    return [sliced(ary, a, max(a, b), where) for a, b in itertools.pairwise(cuts)]
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:

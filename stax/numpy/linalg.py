@@ -29,19 +29,9 @@ from stax.operators.reshape import reshape
 from stax.operators.shape import iota
 
 __all__ = [
-    "cross",
-    "diagonal",
-    "matmul",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_transpose",
-    "norm",
-    "outer",
-    "tensordot",
-    "trace",
-    "vecdot",
-    "vector_norm",
-]
+    "cross", "diagonal", "matmul", "matrix_norm", "matrix_power", "matrix_transpose", "norm",
+    "outer", "tensordot", "trace", "vecdot", "vector_norm",
+]  # fmt: skip
 
 
 def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -66,7 +56,10 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
 def _euclidean(x: Any, axes: list[int], keepdims: bool) -> Any:
     squared = reductions.sum(ops.integer_pow(x, 2), tuple(axes), keepdims=keepdims)
     zero = ops.eq(squared, like(squared, 0))
-    return ops.select(zero, squared, ops.sqrt(squared))
+    # At 0 the gradient is 0.  There is no second derivative, and the power gives NaN for it, where
+    # a branch that is smooth would make the Hessian of norm(x)**2 finite and wrong.
+    at_zero = ops.power(squared, like(squared, 1.5))
+    return ops.select(zero, at_zero, ops.sqrt(squared))
 
 
 def _vector_norm(x: Any, ord: Any, axes: list[int], keepdims: bool) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from stax import types
 from stax.errors import ArgumentError, ArgumentValueError, ShapeError
+from stax.extent import product
 from stax.numpy.arguments import Axis, array, arrays, axes_list, static_int
 from stax.numpy.taking import take
 from stax.operators import reshape as shapes
@@ -157,7 +158,7 @@ def ndim(a: Any) -> int:
 def size(a: Any, axis: Axis = None) -> Any:
     """Return how many elements `a` has, or has along `axis`."""
     extents = shape(a)
-    return types.product(tuple(extents[i] for i in axes_list(axis, len(extents))))
+    return product(tuple(extents[i] for i in axes_list(axis, len(extents))))
 
 
 # --- order along an axis ---
@@ -312,7 +313,7 @@ def resize(a: Any, new_shape: Any) -> Any:
     """Return an array of `new_shape` filled with the elements of `a`, repeated as needed."""
     a = ravel(a)
     wanted = types.canonical_shape(new_shape)
-    total = int(types.product(wanted))
+    total = int(product(wanted))
     if not a.shape[0]:
         return to_shape(convert(0, a.dtype), wanted)
     copies = -(-total // a.shape[0])

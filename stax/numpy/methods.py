@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from stax import types
 from stax.array import Array
 from stax.errors import ArgumentValueError
+from stax.extent import Extent
 from stax.numpy import elementwise, joining, linear, manipulation, reductions, sorting, taking
 from stax.operators.arithmetic import install_operators
 from stax.operators.elementwise import convert
@@ -27,7 +26,7 @@ def _reshape(self: Any, *shape: Any, order: str = "C") -> Any:
 
 
 def _one_or_many(args: tuple[Any, ...]) -> Any:
-    return args[0] if len(args) == 1 and not isinstance(args[0], int | types.Extent) else args
+    return args[0] if len(args) == 1 and not isinstance(args[0], int | Extent) else args
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
@@ -57,10 +56,15 @@ def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
 
 def _item(self: Any, *index: Any) -> Any:
     """Return the element at `index`, or the only one, as a Python number."""
-    value = np.asarray(self)
-    if not index and value.size != 1:
-        raise ArgumentValueError(f"item() takes an array of one element, not {self.type}.")
-    return value.item(*index)
+    value = self
+    if index:  # one number counts in row-major order, as in NumPy
+        value = manipulation.ravel(self)[index] if len(index) == 1 else self[index]
+    if value.size != 1:
+        raise ArgumentValueError(
+            f"item() takes an array of one element, not {self.type}.",
+            advice="Name the element, x.item(0), or use x.tolist().",
+        )
+    return value.tolist() if not value.ndim else value.reshape(()).tolist()
 
 
 def _transposed(self: Any) -> Any:

@@ -135,7 +135,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: Any = None) -> A
     if bins.shape[0] < 2:
         return searchsorted(bins, x, side)
     falling = ops.gt(take(bins, np.int32(0)), take(bins, np.int32(bins.shape[0] - 1)))
-    other = searchsorted(rev(bins, 0), x, "right" if right else "left")
+    other = searchsorted(rev(bins, 0), x, side)
     down = ops.sub(like(other, bins.shape[0]), other)
     return choose(falling, down, searchsorted(bins, x, side))
 
@@ -254,9 +254,8 @@ def unique(
     Missing ones are filled with `fill_value`, or the smallest.
     """
     values = np.asarray(array("unique", ar))
-    found = np.unique(
-        values, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan
-    )
+    find: Any = np.unique
+    found = find(values, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
     parts = list(found) if isinstance(found, tuple) else [found]
     if size is not None:
         parts = [_resized(p, size, fill_value if i == 0 else 0, 0 if axis is None or i else axis)

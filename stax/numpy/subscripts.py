@@ -17,14 +17,18 @@ from stax import types
 from stax.array import Array, asarray
 from stax.errors import (
     ArgumentError,
-    ConcretizationTypeError,
+    ArgumentValueError,
     NonConcreteBooleanIndexError,
     StaxError,
+    TracerArrayConversionError,
+    TracerIntegerConversionError,
 )
 from stax.extent import Dimension, Extent, same_shape
 from stax.operators.shape import expand_dims
 from stax.trace import current_trace, is_array
 from stax.types import Shape
+
+_INDICES = "Indices are integers, slices, '...', None, and arrays of integers or bool."
 
 
 class IndexingError(StaxError, IndexError):
@@ -79,7 +83,8 @@ def parse(x: Any, index: Any) -> tuple[Any, Parsed]:
     room = x.ndim - (consumed - truths)
     if room < 0:
         raise IndexingError(
-            f"too many indices: {x.type} has {x.ndim} axes, {consumed - truths} are indexed."
+            f"too many indices: {x.type} has {x.ndim} axes, {consumed - truths} are indexed.",
+            advice="Each index but None and '...' takes an axis.",
         )
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
@@ -163,17 +168,16 @@ def _expand(item: Any) -> list[Any]:
     if types.is_bool(item.dtype):
         return _positions(item)
     if not types.is_integer(item.dtype):
-        raise ArgumentError(f"an index must be integer or bool, not {item.dtype}.")
+        raise ArgumentError(f"an index must be integer or bool, not {item.dtype}.",
+                            advice=_INDICES)  # fmt: skip
     return [int(item)] if isinstance(item, np.ndarray) and not item.ndim else [item]
 
 
 def _not_an_index(item: Any) -> Exception:
     if isinstance(item, str | float | complex | np.generic):
-        return ArgumentError(f"an index must be integer or bool, not {type(item).__name__}.")
-    return IndexingError(
-        f"{item!r} is not an index.",
-        advice="Indices are integers, slices, '...', None, and arrays of integers or bool.",
-    )
+        kind = type(item).__name__
+        return ArgumentError(f"an index must be integer or bool, not {kind}.", advice=_INDICES)
+    return IndexingError(f"{item!r} is not an index.", advice=_INDICES)
 
 
 class _Mask(NamedTuple):
@@ -186,7 +190,7 @@ class _Mask(NamedTuple):
 def _positions(mask: Any) -> list[Any]:
     try:
         known = np.asarray(mask)
-    except ConcretizationTypeError as error:
+    except TracerArrayConversionError as error:
         raise NonConcreteBooleanIndexError(
             "a mask as an index must be known while tracing: it sets the shape of the result.",
             values=error.values or [("mask", repr(mask.type), "")],
@@ -199,10 +203,12 @@ def _positions(mask: Any) -> list[Any]:
 
 
 def _range(part: slice, n: Dimension) -> Range:
-    bounds = [_static(b) for b in (part.start, part.stop, part.step)]
+    start, stop, step = _static(part.start), _static(part.stop), _static(part.step)
+    if isinstance(step, int) and step == 0:
+        raise ArgumentValueError("the step of a slice cannot be zero.")
     if isinstance(n, Extent):
-        return _symbolic_range(*bounds, n)
-    start, stop, step = slice(*bounds).indices(n)
+        return _symbolic_range(start, stop, step, n)
+    start, stop, step = slice(start, stop, step).indices(n)
     count = len(range(start, stop, step))
     if step > 0:
         return Range(start, max(start, stop), step)
@@ -240,7 +246,7 @@ def _static(bound: Any) -> Any:
         return bound.__index__()
     except AttributeError:
         raise ArgumentError(f"the ends of a slice are integers, not {bound!r}.") from None
-    except ConcretizationTypeError as error:
+    except TracerIntegerConversionError as error:
         raise IndexingError(
             "the ends of a slice must be known while tracing: they set the shape of the result.",
             values=error.values,

@@ -68,6 +68,7 @@ def _wrapped(indices: Any, length: Any, mode: Any) -> tuple[Any, Any]:
         return convert(remainder(indices, length), indices.dtype), "clip"
     if mode == "raise":
         raise NotImplementedError("mode='raise' is not supported: indices may be traced")
+    mode = "fill" if mode is None else mode
     if mode == "clip" or indices.dtype.kind == "u":
         return indices, mode
     return select(ops.lt(indices, like(indices, 0)), _plus(indices, length), indices), mode
@@ -107,7 +108,7 @@ def take_along_axis(
     length, count = arr.shape[axis], indices.shape[axis]
     arr = broadcast_to(arr, (*shared[:axis], length, *shared[axis:]))
     indices = broadcast_to(indices, (*shared[:axis], count, *shared[axis:]))
-    how = mode
+    how = "fill" if mode is None else mode
     if wrap_negative_indices or mode == "wrap":
         indices, how = _wrapped(indices, length, mode)
     numbers = GatherDimensionNumbers((), (axis,), (axis,), others, others)
@@ -128,7 +129,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         raise ArgumentValueError("diagonal: axis1 and axis2 are the same.")
     a = move_axis(move_axis(a, first, -1), second - (first < second), -1)
     *rest, rows, columns = a.shape
-    start_row, start_column = max(0, -offset), max(0, offset)
+    start_row, start_column = min(rows, max(0, -offset)), min(columns, max(0, offset))
     length = max(0, min(rows - start_row, columns - start_column))
     # In the flattened square, the elements of the diagonal are `length + 1` apart.
     zeros = [0] * len(rest)

@@ -39,6 +39,9 @@ def is_number(x: Any) -> bool:
     )
 
 
+_CONVERT = "Convert it first: stax.numpy.asarray(...)."
+
+
 def operand(name: str, x: Any) -> Any:
     """Return `x` if it can be an operand, NumPy arrays as arrays; raises ArgumentError."""
     if is_array(x) or is_number(x):
@@ -47,7 +50,7 @@ def operand(name: str, x: Any) -> Any:
         return links.as_array(x)
     raise ArgumentError(
         f"{name}: operands are arrays and numbers, not {type(x).__name__}.",
-        advice="Convert lists first: stax.numpy.asarray(...).",
+        advice=_CONVERT if isinstance(x, list | tuple) else "",
     )
 
 
@@ -307,7 +310,7 @@ def _known_integer(y: Any) -> int | None:
         return int(y)
     eager = type(y) is links.array_class and current_trace() is None
     if eager and not y.ndim and types.is_integer(y.dtype):
-        return y.__index__()  # type: ignore[no-any-return]
+        return y.__index__()
     return None
 
 
@@ -359,15 +362,15 @@ def _understood(x: Any) -> bool:
 
 
 def _operator(function: Function, swapped: bool = False) -> Function:
-    def forward(self: Any, other: Any) -> Any:
-        if isinstance(other, list | tuple):
-            raise _sequence_error(function, other)
-        return function(self, other) if _understood(other) else NotImplemented
+    def forward(x: Any, y: Any) -> Any:
+        if isinstance(y, list | tuple):
+            raise _sequence_error(function, y)
+        return function(x, y) if _understood(y) else NotImplemented
 
-    def backward(self: Any, other: Any) -> Any:
-        if isinstance(other, list | tuple):
-            raise _sequence_error(function, other)
-        return function(other, self) if _understood(other) else NotImplemented
+    def backward(y: Any, x: Any) -> Any:
+        if isinstance(x, list | tuple):
+            raise _sequence_error(function, x)
+        return function(x, y) if _understood(x) else NotImplemented
 
     return backward if swapped else forward
 
@@ -376,7 +379,7 @@ def _sequence_error(function: Function, other: Any) -> ArgumentError:
     name, kind = function.__name__.rstrip("_"), type(other).__name__
     return ArgumentError(
         f"{name}: operands are arrays and numbers, not {kind}.",
-        advice="Convert it first: stax.numpy.asarray(...).",
+        advice=_CONVERT,
     )
 
 

@@ -119,7 +119,10 @@ def broadcast_to(x: Any, shape: Any) -> Any:
     """Return `x` in `shape` by NumPy's rule: axes are aligned at the end."""
     wanted, ndim = canonical_shape(shape), type_of(x).ndim
     if ndim > len(wanted):
-        raise ShapeError(f"broadcast_to: {type_of(x)} has more axes than {wanted}.")
+        raise ShapeError(
+            f"broadcast_to: {type_of(x)} has more axes than {wanted}.",
+            advice="Axes are aligned at the end, and none is dropped; index or squeeze it first.",
+        )
     return broadcast_in_dim(x, wanted, range(len(wanted) - ndim, len(wanted)))
 
 

@@ -157,10 +157,7 @@ class DotGeneral(Op):
         return transpose(bind(op, ct, y), tuple(order.index(a) for a in range(x.ndim)))
 
     def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:
-        contracting, batching = (
-            tuple(tuple(a + f for a in axes) for axes, f in zip(pair, flags, strict=True))
-            for pair in (self.contracting, self.batching)
-        )
+        contracting, batching = _shifted(self.contracting, flags), _shifted(self.batching, flags)
         if all(flags):
             pairs = ((0, *batching[0]), (0, *batching[1]))
             return bind(DotGeneral(contracting, pairs, self.dtype, self.precision), *inputs)
@@ -192,6 +189,12 @@ class DotGeneral(Op):
         return kernel.convert(
             kernel.reduce(kind, extents, term, wide), self.dtype or lhs.type.dtype
         )
+
+
+def _shifted(pair: tuple[Axes, Axes], flags: Sequence[bool]) -> tuple[Axes, Axes]:
+    """Return axes of lhs and of rhs, one further where an operand has an axis more in front."""
+    lhs, rhs = pair
+    return tuple(a + flags[0] for a in lhs), tuple(a + flags[1] for a in rhs)
 
 
 def _others(ndim: int, *groups: Axes) -> Axes:

@@ -64,7 +64,10 @@ class Elementwise(Op):
                 continue
             check_same(self.name, operands)
         if not row.accepts(first.dtype):
-            raise DTypeError(f"{self.name} does not accept {types.SHORT_NAMES[first.dtype]}.")
+            raise DTypeError(
+                f"{self.name} does not accept {types.SHORT_NAMES[first.dtype]}.",
+                advice=f"It accepts {accepted(row.accepts)}; convert with astype.",
+            )
         weak = all(t.weak for t in operands)
         return ArrayType(
             types.bool_ if row.to_bool else first.dtype, first.shape, weak and not row.to_bool
@@ -167,6 +170,14 @@ def is_bits(dtype: Any) -> bool:
     return types.is_integer(dtype) or is_bool(dtype)
 
 
+def accepted(accepts: Callable[[Any], bool]) -> str:
+    """Return the dtypes that a row accepts, by kind."""
+    kinds = {"bool": types.bool_, "integers": types.int32, "floating types": types.float32,
+             "complex types": types.complex64}  # fmt: skip
+    found = [name for name, example in kinds.items() if accepts(example)]
+    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
+
+
 # --- the meaning of ops that NumPy has in another form ---
 
 
@@ -212,6 +223,16 @@ def _in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         if arrays[0].dtype in (types.float16, types.bfloat16):
             return function(*(a.astype(np.float32) for a in arrays)).astype(arrays[0].dtype)
         return function(*arrays).astype(arrays[0].dtype)
+
+    return evaluate
+
+
+def _first_of_equals(pick: np.ufunc, holds: np.ufunc) -> Callable[..., Any]:
+    """Make `pick` keep its first operand on ties: NumPy's choice between zeros of two signs depends
+    on the machine."""
+
+    def evaluate(x: np.ndarray, y: np.ndarray) -> Any:
+        return np.where(holds(x, y) | (x != x), x, y) if types.is_float(x.dtype) else pick(x, y)
 
     return evaluate
 
@@ -269,8 +290,8 @@ div   = elementwise("div",   _divide,     lambda t, z, x, y: div(t, y), lambda t
 rem   = elementwise("rem",   _remainder,  lambda t, z, x, y: t, lambda t, z, x, y: mul(neg(t), trunc(div(x, y))), accepts=is_number)
 power = elementwise("pow",   _power,      _power_base, _power_exponent)
 
-maximum = elementwise("maximum", np.maximum, lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_any)
-minimum = elementwise("minimum", np.minimum, lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_any)
+maximum = elementwise("maximum", _first_of_equals(np.maximum, np.greater_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_any)
+minimum = elementwise("minimum", _first_of_equals(np.minimum, np.less_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_any)
 
 abs_  = elementwise("abs",   np.abs,      lambda t, y, x: mul(t, sign(x)), accepts=is_number)
 sign  = elementwise("sign",  np.sign,     None, accepts=is_number)

@@ -482,7 +482,7 @@ class Scatter(Op):
 
 def type_of_input(x: Any) -> ArrayType:
     """Return the type of an input of a transpose rule, linear or not."""
-    return x.type  # type: ignore[no-any-return]
+    return x.type
 
 
 def _zeros(kind: ArrayType) -> Any:

@@ -37,7 +37,8 @@ class Reshape(LinearOp):
         if not same_shape((product(x.shape),), (product(self.shape),)):
             raise ShapeError(
                 f"reshape: {x} has {product(x.shape)} elements, and {self.shape} has "
-                f"{product(self.shape)}."
+                f"{product(self.shape)}.",
+                advice="A reshape keeps every element; one length may be -1, for what is left.",
             )
         return x.with_shape(self.shape)
 
@@ -98,10 +99,14 @@ def _unflatten(kernel: Any, flat: Any, lengths: Sequence[Dimension]) -> list[Any
 
 def reshape(x: Any, shape: Any) -> Any:
     """Return the elements of `x` in row-major order in `shape`; one length may be -1."""
-    given = (shape,) if isinstance(shape, int | np.integer | Extent) else tuple(shape)
+    given = (shape,) if isinstance(shape, int | np.integer | Extent) else shape
+    given = tuple(given) if isinstance(given, Sequence) else canonical_shape(given)
     open_axes = [i for i, s in enumerate(given) if not isinstance(s, Extent) and s == -1]
     if len(open_axes) > 1:
-        raise ShapeError(f"reshape: only one length of {given} may be -1.")
+        raise ShapeError(
+            f"reshape: only one length of {given} may be -1.",
+            advice="Write out the other lengths.",
+        )
     if open_axes:
         rest = product(canonical_shape([s for i, s in enumerate(given) if i not in open_axes]))
         length = _open_length(product(type_of(x).shape), rest, given)
@@ -115,7 +120,10 @@ def _open_length(size: Dimension, rest: Dimension, given: tuple[Any, ...]) -> Di
     if isinstance(size, Extent):
         return size // rest
     if not isinstance(rest, int) or rest == 0 or size % rest:
-        raise ShapeError(f"reshape: {size} elements do not fill {given}.")
+        raise ShapeError(
+            f"reshape: {size} elements do not fill {given}.",
+            advice="The other lengths must divide the number of elements.",
+        )
     return size // rest
 
 
@@ -135,7 +143,10 @@ def squeeze(x: Any, axes: int | Sequence[int] | None = None) -> Any:
         axes = [a for a, extent in enumerate(shape) if is_one(extent)]
     gone = canonical_axes(axes, len(shape))
     if not all(is_one(shape[a]) for a in gone):
-        raise ArgumentValueError(f"squeeze: axes {gone} of {type_of(x)} do not all have length 1.")
+        raise ArgumentValueError(
+            f"squeeze: axes {gone} of {type_of(x)} do not all have length 1.",
+            advice="Only axes of length 1 can be dropped; index the others.",
+        )
     return reshape(x, tuple(extent for a, extent in enumerate(shape) if a not in gone))
 
 
@@ -149,7 +160,10 @@ class Transpose(LinearOp):
     def abstract_eval(self, *operands: ArrayType) -> ArrayType:
         (x,) = operands
         if sorted(self.permutation) != list(range(x.ndim)):
-            raise ShapeError(f"transpose: {self.permutation} does not permute the axes of {x}.")
+            raise ShapeError(
+                f"transpose: {self.permutation} does not permute the axes of {x}.",
+                advice="Name each axis once, in the order wanted.",
+            )
         return x.with_shape(tuple(x.shape[a] for a in self.permutation))
 
     def evaluate(self, *arrays: np.ndarray) -> np.ndarray:

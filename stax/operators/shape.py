@@ -306,10 +306,14 @@ class Concatenate(LinearOp):
             raise ShapeError(f"concatenate: axis {self.axis} is out of range for {first}.")
         for other in operands[1:]:
             if other.dtype != first.dtype:
-                raise DTypeError(f"concatenate: {first} and {other} differ in dtype.")
+                raise DTypeError(
+                    f"concatenate: {first} and {other} differ in dtype.",
+                    advice="stax.numpy converts by itself; here, use astype.",
+                )
             if not same_shape(self._across(other), self._across(first)):
                 raise ShapeError(
-                    f"concatenate: {first} and {other} differ in more than axis {self.axis}."
+                    f"concatenate: {first} and {other} differ in more than axis {self.axis}.",
+                    advice="Arrays are joined along one axis; their other axes have one length.",
                 )
         total = sum((t.shape[self.axis] for t in operands[1:]), first.shape[self.axis])
         shape = (*first.shape[: self.axis], total, *first.shape[self.axis + 1 :])

@@ -17,21 +17,9 @@ from stax.operators.reshape import squeeze
 from stax.types import canonical_axes
 
 __all__ = [
-    "entr",
-    "erf",
-    "erfc",
-    "expit",
-    "kl_div",
-    "log_ndtr",
-    "log_softmax",
-    "logit",
-    "logsumexp",
-    "ndtr",
-    "rel_entr",
-    "softmax",
-    "xlog1py",
-    "xlogy",
-]
+    "entr", "erf", "erfc", "expit", "kl_div", "log_ndtr", "log_softmax", "logit", "logsumexp",
+    "ndtr", "rel_entr", "softmax", "xlog1py", "xlogy",
+]  # fmt: skip
 
 
 def erf(x: Any) -> Any:
@@ -68,8 +56,15 @@ def xlog1py(x: Any, y: Any) -> Any:
 
 
 def _masked_product(x: Any, y: Any, log: Any) -> Any:
-    zero = ops.and_(ops.eq(x, like(x, 0)), ops.eq(y, y))
-    return select(zero, like(x, 0), ops.mul(x, log(y)))
+    """Return `x * log(y)` with its limits where `x` is 0 and the logarithm is infinite or NaN."""
+    logarithm = log(y)
+    zero, none = ops.eq(x, like(x, 0)), like(x, 0)
+    infinite = ops.and_(zero, ops.eq(ops.abs_(logarithm), like(x, math.inf)))
+    undefined = ops.and_(zero, ops.and_(ops.ne(logarithm, logarithm), ops.eq(y, y)))
+    # The root is 0 there and has an infinite slope, as the product has in the limit.
+    edge = ops.mul(ops.sign(logarithm), ops.sqrt(x))
+    product = select(undefined, none, ops.mul(x, logarithm))
+    return select(infinite, edge, product)
 
 
 def entr(x: Any) -> Any:

@@ -49,7 +49,7 @@ def problems(draw: Any) -> Any:
 
 
 @given(problems(), st.sampled_from(DTYPES))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_dot_general(problem: Any, dtype: str) -> None:
     x_shape, y_shape, axes = problem
     x, y = numbers(x_shape, dtype), numbers(y_shape, dtype, 1)
@@ -58,7 +58,7 @@ def test_dot_general(problem: Any, dtype: str) -> None:
 
 
 @given(problems())
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_cotangents(problem: Any) -> None:
     x_shape, y_shape, axes = problem
     x, y = numbers(x_shape), numbers(y_shape, seed=1)
@@ -69,7 +69,7 @@ def test_cotangents(problem: Any) -> None:
 
 
 @given(problems(), st.sampled_from([(0, 0), (0, None), (None, 0)]))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_batches(problem: Any, in_axes: Any) -> None:
     x_shape, y_shape, axes = problem
     x, y = (
@@ -178,13 +178,12 @@ def test_errors_name_the_axes() -> None:
         w = trace.input(ArrayType(float32, (64, 10)), "w")
         with pytest.raises(ShapeError) as caught:
             matmul(h, w)
-    assert str(caught.value).splitlines() == [
-        "dot_general: contracted axes differ in size, 128 and 64.",
-        "    operand 0  f32[32,128]  parameter h",
-        "    operand 1  f32[64,10]   parameter w",
-        "  while tracing loss for grad",
-        "  axis 1 of lhs f32[32,128] is contracted with axis 0 of rhs f32[64,10].",
-    ]
+    rule, lhs, rhs, *doing, advice = str(caught.value).splitlines()
+    assert rule == "dot_general: contracted axes differ in size, 128 and 64."
+    assert lhs.split()[:4] == ["lhs", "f32[32,128]", "parameter", "h"]
+    assert rhs.split()[:4] == ["rhs", "f32[64,10]", "parameter", "w"]
+    assert any("tracing loss for grad" in line for line in doing)
+    assert advice == "  axis 1 of lhs f32[32,128] is contracted with axis 0 of rhs f32[64,10]."
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,174 @@
+"""Random programs give JAX's values, types and gradients; compiled, they give NumPy's bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import stax
+from tests.programs import LAST_BIT, Program, programs
+
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def wide(x: Any) -> np.ndarray:
+    """Return values that NumPy can compare, floats as float64."""
+    value = np.asarray(x)
+    return value if value.dtype.kind in "biu" else value.astype(np.float64)
+
+
+def magnitude(values: Any) -> float:
+    """Return the largest magnitude among the floats of `values`, at least 1."""
+    floats = [np.abs(wide(x)).max() for x in values if np.size(x) and wide(x).dtype.kind == "f"]
+    return max([1.0, *(float(x) for x in floats if np.isfinite(x))])
+
+
+def coarsest(program: Program, values: Any) -> float:
+    """Return the spacing of the coarsest floating dtype in a run."""
+    return max([2.0**-52, *(EPSILON[str(x.dtype)] for x in values if str(x.dtype) in EPSILON)])
+
+
+def assert_same_type(ours: Any, theirs: Any) -> None:
+    """Check dtype, shape and weak flag."""
+    assert (str(ours.dtype), ours.shape) == (str(theirs.dtype), theirs.shape)
+    # A comparison has no weak result here: a bool is never converted.
+    assert ours.weak_type == theirs.weak_type or ours.dtype == bool
+
+
+def assert_close(ours: Any, theirs: Any, error: float) -> None:
+    """Check values up to an absolute error; integers exactly."""
+    left, right = wide(ours), wide(theirs)
+    if left.dtype.kind in "biu":
+        np.testing.assert_array_equal(left, right)
+    else:
+        np.testing.assert_allclose(left, right, rtol=0, atol=error)
+
+
+def assert_same_bits(ours: Any, theirs: Any) -> None:
+    """Check equality of bits; one NaN is as good as another."""
+    left, right = np.asarray(ours), np.asarray(theirs)
+    assert left.dtype == right.dtype and left.shape == right.shape
+    left, right = wide(left), wide(right)
+    np.testing.assert_array_equal(left, right)
+    if left.dtype.kind == "f":
+        number = ~np.isnan(left)
+        np.testing.assert_array_equal(np.signbit(left)[number], np.signbit(right)[number])
+
+
+def check_values(program: Program) -> None:
+    """Compare values and types with JAX's, eager and jitted."""
+    arguments = program.arguments()
+    every = program.trace(stax, *(stax.numpy.asarray(x) for x in arguments))
+    error = 8 * coarsest(program, every) * (len(program.steps) + 1) * magnitude(every)
+    theirs = jax.jit(lambda *xs: program(jax, *xs))(*arguments)
+    jitted = stax.jit(lambda *xs: program(stax, *xs))(*arguments)
+    for i, right, compiled in zip(program.outputs, theirs, jitted, strict=True):
+        assert_same_type(every[i], right)
+        assert_same_type(compiled, right)
+        assert_close(every[i], right, error)
+        assert_close(compiled, right, error)
+
+
+def loss_of(program: Program, lib: Any) -> Any:
+    """Return the program as a function to a scalar that weighs all elements differently."""
+
+    def loss(*arguments: Any) -> Any:
+        total = lib.numpy.zeros((), "float32")
+        for y in program(lib, *arguments):
+            if lib.numpy.issubdtype(y.dtype, np.floating):
+                flat = lib.numpy.ravel(y).astype("float32")
+                total += lib.numpy.vdot(flat, np.cos(np.arange(flat.size)).astype(np.float32))
+        return total
+
+    return loss
+
+
+def differentiable(program: Program) -> tuple[int, ...]:
+    """Return the positions of the float inputs."""
+    return tuple(i for i, x in enumerate(program.inputs) if x.kind == "f")
+
+
+def check_gradients(program: Program) -> None:
+    """Compare gradients with JAX's, eager and jitted."""
+    arguments, argnums = program.arguments(), differentiable(program)
+    every = program.trace(stax, *(stax.numpy.asarray(x) for x in arguments))
+    theirs = jax.jit(jax.grad(loss_of(program, jax), argnums))(*arguments)
+    ours = stax.grad(loss_of(program, stax), argnums)
+    scale = magnitude([*every, *theirs]) * magnitude(theirs)
+    error = 16 * max(coarsest(program, every), 2.0**-23) * (len(program.steps) + 1) * scale
+    for found in (ours(*arguments), stax.jit(ours)(*arguments)):
+        for left, right in zip(found, theirs, strict=True):
+            assert_same_type(left, right)
+            assert_close(left, right, error)
+
+
+def check_mapped(program: Program) -> None:
+    """Compare vmap with JAX's, over some of the arguments."""
+    single, batch = program.arguments(), program.arguments(leading=(3,))
+    mapped = [(program.seed >> i) % 3 > 0 for i in range(len(single))]
+    mapped[0] |= not any(mapped)
+    weak = [x.type.weak_type for x in program.inputs]
+    mapped = [m and not w for m, w in zip(mapped, weak, strict=True)]
+    in_axes = tuple(0 if m else None for m in mapped)
+    arguments = [b if m else s for s, b, m in zip(single, batch, mapped, strict=True)]
+    every = stax.vmap(lambda *xs: program.trace(stax, *xs), in_axes)(*arguments)
+    error = 8 * coarsest(program, every) * (len(program.steps) + 1) * magnitude(every)
+    theirs = jax.jit(jax.vmap(lambda *xs: program(jax, *xs), in_axes))(*arguments)
+    jitted = stax.jit(stax.vmap(lambda *xs: program(stax, *xs), in_axes))(*arguments)
+    for i, right, compiled in zip(program.outputs, theirs, jitted, strict=True):
+        for left in (every[i], compiled):
+            assert_same_type(left, right)
+            assert_close(left, right, error)
+
+
+def check_bits(program: Program) -> None:
+    """Compare compiled code with NumPy, on values that include the special ones."""
+    arguments = program.arguments(special=True)
+    with np.errstate(all="ignore"):
+        eager = program(stax, *(stax.numpy.asarray(x) for x in arguments))
+    jitted = stax.jit(lambda *xs: program(stax, *xs))(*arguments)
+    for left, right in zip(jitted, eager, strict=True):
+        assert_same_bits(left, right)
+
+
+HALVES = ("float16", "bfloat16", "float32")
+
+
+@settings(max_examples=40)
+@given(programs())
+def test_values_are_those_of_jax(program: Program) -> None:
+    check_values(program)
+
+
+@settings(max_examples=15)
+@given(programs(dtypes=HALVES, steps=6))
+def test_values_in_half_precision_are_those_of_jax(program: Program) -> None:
+    check_values(program)
+
+
+@settings(max_examples=15)
+@given(programs(steps=8))
+def test_gradients_are_those_of_jax(program: Program) -> None:
+    check_gradients(program)
+
+
+@settings(max_examples=15)
+@given(programs(steps=8))
+def test_mapped_programs_are_those_of_jax(program: Program) -> None:
+    check_mapped(program)
+
+
+@settings(max_examples=40)
+@given(programs(families=LAST_BIT, steps=14))
+def test_compiled_programs_have_the_bits_of_numpy(program: Program) -> None:
+    check_bits(program)
+
+
+@settings(max_examples=15)
+@given(programs(dtypes=HALVES, families=LAST_BIT, steps=8))
+def test_compiled_programs_in_half_precision_have_the_bits_of_numpy(program: Program) -> None:
+    check_bits(program)
