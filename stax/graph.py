@@ -9,7 +9,7 @@ left out, and ordered ones are chained by `Node.after`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -52,7 +52,7 @@ class Constant(Op):
         return np.frombuffer(self.data, self.dtype)[0]
 
     def evaluate(self, *arrays: Any) -> np.ndarray:
-        return np.broadcast_to(np.frombuffer(self.data, self.dtype)[0], self.shape)
+        return np.broadcast_to(self.value, self.shape)  # type: ignore[arg-type]
 
     def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
         return kernel.const(self.value, self.dtype)
@@ -116,7 +116,12 @@ class Node:
 
 
 class Graph:
-    """A finished, immutable program: `inputs`, `nodes` in program order, `outputs`."""
+    """A finished, immutable program: `inputs`, `nodes` in program order, `outputs`.
+
+    `str()` of a graph is its printed form; the printer, a module above, registers itself for it.
+    """
+
+    to_text: ClassVar[Callable[[Graph], str]]
 
     __slots__ = ("__dict__", "inputs", "name", "nodes", "outputs")
 
@@ -131,6 +136,11 @@ class Graph:
         self.inputs = tuple(inputs)
         self.nodes = tuple(nodes)
         self.outputs = tuple(outputs)
+
+    def __str__(self) -> str:
+        return Graph.to_text(self)
+
+    __repr__ = __str__
 
     @functools.cached_property
     def effect(self) -> str | None:

@@ -133,9 +133,4 @@ def _braces(node: Node, titles: Mapping[Graph, str]) -> str:
     return f"  {{{inner}}}" if inner else ""
 
 
-def _graph_str(graph: Graph) -> str:
-    return to_text(graph)
-
-
-Graph.__str__ = _graph_str  # type: ignore[method-assign]
-Graph.__repr__ = _graph_str  # type: ignore[method-assign]
+Graph.to_text = staticmethod(to_text)

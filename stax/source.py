@@ -22,7 +22,7 @@ import optree
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # NumPy asks proxies for their values; optree maps functions over trees.
-_SKIPPED = (PACKAGE, *(os.path.dirname(m.__file__) + os.sep for m in (numpy, optree)))
+_SKIPPED = (PACKAGE, *(os.path.dirname(str(m.__file__)) + os.sep for m in (numpy, optree)))
 _internal: dict[CodeType, bool] = {}
 
 

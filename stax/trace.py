@@ -14,6 +14,7 @@ must not be cached.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
@@ -54,7 +55,7 @@ class _Links:
     run_graph: Callable[..., Any]  # (graph, args) -> list of Array
     evaluate: Callable[..., Any]  # (nodes, known) -> None: interpreters.evaluate
     as_array: Callable[..., Any]  # (value) -> Array: array
-    array_class: type = type(None)
+    array_class: Any = type(None)
 
 
 links = _Links
@@ -84,7 +85,7 @@ class Proxy:
 
     @property
     def shape(self) -> Shape:
-        return self.node.type.shape  # type: ignore[no-any-return]
+        return self.node.type.shape
 
     @property
     def ndim(self) -> int:
@@ -92,11 +93,11 @@ class Proxy:
 
     @property
     def size(self) -> Dimension:
-        return self.node.type.size  # type: ignore[no-any-return]
+        return self.node.type.size
 
     @property
     def weak_type(self) -> bool:
-        return self.node.type.weak  # type: ignore[no-any-return]
+        return self.node.type.weak
 
     def __repr__(self) -> str:
         return f"Proxy<{self.node.type!r}, {self.trace.transform}>"
@@ -119,7 +120,7 @@ class Proxy:
     def __index__(self) -> int:
         return self._value(
             errors.TracerIntegerConversionError, "{} was used as a Python integer"
-        ).__index__()  # type: ignore[no-any-return]
+        ).__index__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         value = self._value(errors.TracerArrayConversionError, "{} was handed to NumPy")
@@ -133,7 +134,7 @@ class Proxy:
         """Return the values as nested lists of Python numbers."""
         return self._value(errors.ConcretizationTypeError, "tolist() of {} was needed").tolist()
 
-    def _value(self, error: type[errors.StaxError], what: str) -> np.ndarray:
+    def _value(self, error: builtins.type[errors.StaxError], what: str) -> np.ndarray:
         value = self.trace.concrete(self)
         if isinstance(value, np.ndarray):
             return value
@@ -330,12 +331,12 @@ def bind(op: Op, *args: Any) -> Any:
 def type_of(value: Any) -> ArrayType:
     """Return the type of a proxy, an array, a number or anything `as_array` accepts."""
     if type(value) is Proxy or type(value) is links.array_class:
-        return value.type  # type: ignore[no-any-return]
+        return value.type
     if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
         return scalar_type(value)
     if isinstance(value, Extent):
         return ArrayType(int_dtype(), (), True)
-    return links.as_array(value).type  # type: ignore[no-any-return]
+    return links.as_array(value).type
 
 
 def is_array(value: Any) -> bool:

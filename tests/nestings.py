@@ -254,7 +254,7 @@ def _masked(lib: Any, x: Any, y: Any) -> Any:
 
 def _update(lib: Any, x: Any, y: Any) -> Any:
     i = lib.numpy.array([2, 0], "int32")
-    return x.at[i].add(y[:2]), lib.lax.dynamic_slice_in_dim(x * y, i[1], 2)
+    return lib.numpy.asarray(x).at[i].add(y[:2]), lib.lax.dynamic_slice_in_dim(x * y, i[1], 2)
 
 
 def _numbers(*shape: int) -> np.ndarray:

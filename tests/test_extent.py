@@ -98,7 +98,17 @@ def test_what_constants_decide() -> None:
         (lambda: 6 // n, "n"),
         (lambda: 6 % n, "n"),
     ],
-    ids=["eq", "gt", "eq-two", "lt-two", "floordiv", "mod", "floordiv-two", "int-floordiv", "int-mod"],
+    ids=[
+        "eq",
+        "gt",
+        "eq-two",
+        "lt-two",
+        "floordiv",
+        "mod",
+        "floordiv-two",
+        "int-floordiv",
+        "int-mod",
+    ],
 )
 def test_undecidable_questions_raise(ask: Callable[[], Any], symbols: str) -> None:
     with pytest.raises(InconclusiveDimensionOperation, match=rf"depends on {symbols}, which"):

@@ -90,12 +90,10 @@ def test_captures_through_several_traces() -> None:
     def f(x: Any) -> Any:
         return stax.grad(lambda y: stax.grad(lambda z: snp.sum(w * x * y * z**3))(y).sum())(x)
 
-    expected = [4 * 3 * 2 * v**3 + 2 * v * 3 * v**2 for v in (1.0, 2.0, 3.0)]
     x = snp.asarray([1.0, 2.0, 3.0])
-    # d/dy of sum(w x y 3 z^2 at z=y) = w x (3 y^2 + ...) with z fixed to y by the outer trace
+    # The innermost gradient is 6 x y^3, that of its sum in y 18 x y^2, taken at y = x.
     np.testing.assert_allclose(stax.jit(f)(x), f(x))
     np.testing.assert_allclose(f(x), [18 * v**3 for v in (1.0, 2.0, 3.0)])
-    assert len(expected) == 3
 
 
 def test_perturbations_are_not_confused() -> None:

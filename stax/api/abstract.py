@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stax.extent import Dimension, product
 from stax.types import ArrayType
 
 
@@ -16,7 +17,7 @@ class ShapeDtypeStruct:
     __slots__ = ("dtype", "shape", "weak_type")
 
     def __init__(
-        self, shape: Sequence[int], dtype: Any, *, weak_type: bool = False, **_: Any
+        self, shape: Sequence[Dimension], dtype: Any, *, weak_type: bool = False, **_: Any
     ) -> None:
         self.shape = tuple(shape)
         self.dtype = np.dtype(dtype) if not hasattr(dtype, "words") else dtype
@@ -27,8 +28,8 @@ class ShapeDtypeStruct:
         return len(self.shape)
 
     @property
-    def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+    def size(self) -> Dimension:
+        return product(self.shape)
 
     @property
     def type(self) -> ArrayType:

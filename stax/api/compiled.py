@@ -68,15 +68,15 @@ class JitFunction(functools.partial):
     def __reduce__(self) -> Any:
         return _rebuild, (self.__wrapped__, self._specializer.options)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and lower for these arguments (arrays or ShapeDtypeStructs), without running."""
         return Lowered(self._specializer.variant(args, kwargs).traced.graph)
 
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, /, *args: Any, **kwargs: Any) -> Any:
         """Return the graph for these arguments."""
         return self._specializer.variant(args, kwargs).traced.graph
 
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+    def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any:
         """Return the shapes and dtypes of the result for these arguments."""
         traced = self._specializer.variant(args, kwargs).traced
         return traced.out_tree.unflatten(
@@ -177,14 +177,16 @@ class _Specializer:
 
     # --- calls ---
 
-    def call(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the function on any arguments."""
         if self.flat and self.usable:
             leaves, treedef = tree.tree_flatten((args, kwargs))
-            found = self.flat.get((treedef, tuple([getattr(x, "type", None) for x in leaves])))
-            outs = found[0](*leaves) if found else _MISSED
-            if outs is not _MISSED:
-                return found[1].unflatten(outs)  # type: ignore[index]
+            found = self.flat.get(
+                (treedef, tuple([x.type if type(x) is Array else None for x in leaves]))
+            )
+            outs: Any = found[0](*leaves) if found else _MISSED
+            if found and outs is not _MISSED:
+                return found[1].unflatten(outs)
         if config.disable_jit:
             return self.fun(*args, **kwargs)
         variant, arguments = self._find(args, kwargs)
@@ -298,7 +300,7 @@ class _Specializer:
     def _dynamic_types(self, arguments: Any, args: Any, kwargs: Any) -> list[ArrayType]:
         """Return the types of the leaves, with symbols where `dynamic` leaves a length open."""
         if not self.options.dynamic:
-            return arguments.types  # type: ignore[no-any-return]
+            return arguments.types
         wanted, types, lengths = dict(self.options.dynamic), [], dict[str, int]()
         for label, t in zip(labels(self.fun, args, kwargs), arguments.types, strict=True):
             shape = list(t.shape)
@@ -334,7 +336,7 @@ def _missed(*args: Any) -> Any:
 
 
 def _call_with_static(
-    fun: Any, fixed: dict[int, Any], names: dict[str, Any], *args: Any, **kwargs: Any
+    fun: Any, fixed: dict[int, Any], names: dict[str, Any], /, *args: Any, **kwargs: Any
 ) -> Any:
     """Put static arguments back where they were."""
     rest = iter(args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from stax.api.tracing import (
 )
 from stax.array import asarray
 from stax.errors import ArgumentError, DTypeError, ShapeError
+from stax.extent import product
 from stax.graph import Graph
 from stax.interpreters.interpret import inline
 from stax.interpreters.jvp import jvp as jvp_graph
@@ -454,7 +456,7 @@ class _Pullback:
 
 def _basis(leaves: Sequence[Any]) -> list[Any]:
     """Return, for each leaf, the rows of the identity over all elements of all leaves."""
-    sizes = [int(np.prod(type_of(x).shape, dtype=np.int64)) for x in leaves]
+    sizes = [operator.index(type_of(x).size) for x in leaves]
     rows, start = [], 0
     for x, size in zip(leaves, sizes, strict=True):
         t = type_of(x)
@@ -471,7 +473,7 @@ def _unpack(leaf: Any, axis: int, like: Any) -> list[Any]:
     axis = axis % len(shape)
     for x in like:
         inner = type_of(x).shape
-        size = int(np.prod(inner, dtype=np.int64))
+        size = operator.index(product(inner))
         index = (*(slice(None) for _ in range(axis)), slice(start, start + size))
         pieces.append(reshape(leaf[index], (*shape[:axis], *inner, *shape[axis + 1 :])))
         start += size

@@ -64,7 +64,7 @@ def flatten_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) ->
 
 def _paths(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
     found, _ = tree.tree_flatten_with_path((tuple(args), kwargs))
-    return [("args", "kwargs")[path[0].idx] + "".join(map(str, path[1:])) for path, _ in found]  # type: ignore[attr-defined]
+    return [("args", "kwargs")[path[0].idx] + "".join(map(str, path[1:])) for path, _ in found]
 
 
 def labels(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:

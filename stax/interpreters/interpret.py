@@ -49,7 +49,7 @@ def inline(graph: Graph, args: Sequence[Any]) -> list[Any]:
     """Return the outputs of `graph` for `args`: recorded in the current trace, or computed now."""
     trace = current_trace()
     if trace is None:
-        return links.run_graph(graph, args)  # type: ignore[no-any-return]
+        return links.run_graph(graph, args)
     nodes: dict[Node, Node] = dict(zip(graph.inputs, map(trace.node, args), strict=True))
     with attributed(trace) as attribute:
         for node in graph.nodes:

@@ -38,8 +38,9 @@ def pushforward(
             return project(xs[0], node.op.position), t
         if all(t is None for t in ts):
             return bind(node.op, *xs), None
-        if node.op.holds_graph:
-            return (node.op.linearize if linearizing else node.op.pushforward)(xs, ts)  # type: ignore[no-any-return, attr-defined]
+        op: Any = node.op
+        if op.holds_graph:
+            return (op.linearize if linearizing else op.pushforward)(xs, ts)
         out = bind(node.op, *xs)
         return out, node.op.jvp(out, xs, ts)
 

@@ -302,7 +302,9 @@ class KernelBuilder(ElementBuilder):
             return extent, 1
         if self.plan.is_flat:
             total = self.points(shape)
-            last, leading = ir.static(total) or total, []
+            known = ir.static(total)
+            last: Any = total if known is None else known
+            leading: list[int] = []
         else:
             last, leading = shape[-1], list(range(len(shape) - 1))
         block, blocks, covered = self._blocks(last)

@@ -8,7 +8,7 @@ kernels, the thread pool and BLAS through the context table; it never goes back 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stax.errors import InternalError
@@ -302,8 +302,3 @@ class DriverWriter:
         parallel = self.from_context("parallel_for")
         arguments = f"ptr @{function}, ptr {buffers}, ptr {extents}, i64 {n}, i64 {built.grain}"
         self.do(f"call void {parallel}({arguments})")
-
-
-def required_slots(writer: DriverWriter) -> Iterator[str]:
-    """Yield the names of the slots that a driver uses, after it was written."""
-    yield from writer.slots

@@ -88,7 +88,7 @@ class Elementwise(Op):
     def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
         # Multiplication by something fixed is its own transpose, so the partials serve again.
         row = ROWS[self.name]
-        cts = []
+        cts: list[Any] = []
         for i, x in enumerate(inputs):
             if not isinstance(x, Linear):
                 cts.append(None)
@@ -265,7 +265,9 @@ def _share(x: Any, out: Any, y: Any) -> Any:
 
 
 def _power_base(t: Any, out: Any, x: Any, y: Any) -> Any:
-    exponent = select(eq(y, like(y, 0)), like(y, 1), sub(y, like(y, 1)))
+    # x ** 0 is constant, at 0 too, where 0 * 0 ** -1 would be NaN.
+    constant = and_(eq(x, like(x, 0)), eq(y, like(y, 0)))
+    exponent = select(constant, like(y, 1), sub(y, like(y, 1)))
     return mul(t, mul(y, power(x, exponent)))
 
 

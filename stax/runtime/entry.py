@@ -94,7 +94,7 @@ class PythonEntry:
     def clear(self) -> None:
         self._variants.clear()
 
-    def _call(self, *arguments: Any, **keywords: Any) -> Any:
+    def _call(self, /, *arguments: Any, **keywords: Any) -> Any:
         for program, run in self._variants if self._usable and not keywords else ():
             values = self._match(program, arguments)
             if values is not None:
