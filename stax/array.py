@@ -38,6 +38,9 @@ from stax.trace import Proxy, bind, described, links
 from stax.types import ArrayType, KeyType, canonical_dtype, check_dtype, scalar_type
 
 
+_AXES = "Use atleast_1d, or reshape(1)."
+
+
 class _ArrayMeta(type):
     """Makes a traced array an instance of `Array`: programs test for arrays before and in jit."""
 
@@ -163,7 +166,10 @@ class Array(metaclass=_ArrayMeta):
     def item(self, *index: Any) -> Any:
         """Return the one element, or that at `index`, as a Python number."""
         if not index and self.size != 1:
-            raise ArgumentValueError(f"item() takes an array of one element, not {self.type}.")
+            raise ArgumentValueError(
+                f"item() takes an array of one element, not {self.type}.",
+                advice="Name the element, x.item(0), or use x.tolist().",
+            )
         return _numeric(self).item(*index)
 
     def tolist(self) -> Any:
@@ -172,12 +178,12 @@ class Array(metaclass=_ArrayMeta):
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise ArgumentError("an array without axes has no length.")
+            raise ArgumentError("an array without axes has no length.", advice=_AXES)
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Array]:
         if not self.ndim:
-            raise ArgumentError("an array without axes cannot be iterated over.")
+            raise ArgumentError("an array without axes cannot be iterated over.", advice=_AXES)
         row, value = self.type.without_leading(), value_of(self)
         return (array_from_numpy(value[i], row) for i in range(self.shape[0]))
 

@@ -21,6 +21,7 @@ The rules, and what each is given and returns (values are proxies unless said ot
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -47,14 +48,27 @@ def typed(value: Any) -> Any:
 class _Interning(type):
     """Metaclass that returns the one op of a class with given parameters."""
 
+    interned: bool
+
     _ops: ClassVar[WeakValueDictionary[Any, Op]] = WeakValueDictionary()
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        names = _field_names(cls)
+        if not cls.interned:
+            return super().__call__(*args, **kwargs)
+        # Mostly all fields are given in order and the op is there already; then none is made.
+        if len(args) == len(names):
+            found = _Interning._ops.get((cls, typed(args)))
+            if found is not None:
+                return found
         op = super().__call__(*args, **kwargs)
-        if not op.interned:
-            return op
-        key = cls, tuple([typed(getattr(op, f.name)) for f in fields(op)])
+        key = cls, tuple([typed(getattr(op, name)) for name in names])
         return _Interning._ops.setdefault(key, op)
+
+
+@functools.cache
+def _field_names(cls: Any) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cls))
 
 
 class Batch(NamedTuple):

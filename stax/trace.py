@@ -126,9 +126,15 @@ class Proxy:
         value = self._value(errors.TracerArrayConversionError, "{} was handed to NumPy")
         return np.asarray(value, dtype)
 
-    def item(self) -> Any:
-        """Return the value of a one-element array as a Python number."""
-        return self._value(errors.ConcretizationTypeError, "item() of {} was needed").item()
+    def item(self, *index: Any) -> Any:
+        """Return the one element, or that at `index`, as a Python number."""
+        value = self._value(errors.ConcretizationTypeError, "item() of {} was needed")
+        if not index and value.size != 1:
+            raise errors.ArgumentValueError(
+                f"item() takes an array of one element, not {self.type}.",
+                advice="Name the element, x.item(0), or use x.tolist().",
+            )
+        return value.item(*index)
 
     def tolist(self) -> Any:
         """Return the values as nested lists of Python numbers."""
@@ -419,8 +425,8 @@ def surroundings() -> tuple[list[errors.Value], list[str]]:
     """
     given = [item for name, value in user_arguments() for item in _flat(name, value)]
     rows = [_row(name, x) for name, x in given if is_array(x) or isinstance(x, np.ndarray)]
-    others = [_row(name, x) for name, x in given if x is not None and not callable(x)]
-    return (rows or others)[:_SHOWN], doing()
+    others = [_row(name, x) for name, x in given if not (x is None or x is False or callable(x))]
+    return rows[:_SHOWN] or others[:2], doing()
 
 
 _SHOWN = 6  # rows of an error
@@ -444,7 +450,7 @@ def _row(label: str, value: Any) -> errors.Value:
         return label, repr(value.type), ""
     if isinstance(value, np.ndarray):
         return label, f"{value.dtype}{list(value.shape)}", "a NumPy array"
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return label, type(value).__name__, text if len(text) <= 40 else text[:37] + "..."
 
 

@@ -349,8 +349,9 @@ def _check_hashable(function: str, label: str, value: Any) -> None:
         hash(value)
     except TypeError:
         raise ArgumentValueError(
-            f"jit: static argument {label} of {function} is not hashable: {value!r} of "
-            f"type {type(value).__name__}.",
+            f"jit: static argument {label} of {function} is not hashable, but of type "
+            f"{type(value).__name__}.",
+            values=[(label, type(value).__name__, repr(value)[:60])],
             advice=(
                 "Static arguments are part of the key of a compiled variant; pass a tuple or "
                 "a frozen dataclass."
@@ -419,7 +420,9 @@ def jit(
             dynamic=dynamic,
         )
     if not callable(fun):
-        raise ArgumentError(f"jit: {fun!r} is not callable.")
+        raise ArgumentError(
+            f"jit: {fun!r} is not callable.", advice="Pass a function: jit(f)(x), not jit(f(x))."
+        )
     open_lengths = tuple(
         (name, tuple(sorted(axes.items()))) for name, axes in (dynamic or {}).items()
     )

@@ -175,6 +175,7 @@ def _check_inputs(
         if is_complex(t.dtype) and not holomorphic:
             raise DTypeError(
                 f"grad: argument {name} is complex, {t!r}.",
+                values=[(name, repr(t), "")],
                 advice=(
                     "Use holomorphic=True for a holomorphic function, or differentiate real "
                     "and imaginary parts."
@@ -182,11 +183,14 @@ def _check_inputs(
             )
         if holomorphic and not is_complex(t.dtype):
             raise DTypeError(
-                f"grad: with holomorphic=True argument {name} must be complex, got {t!r}."
+                f"grad: with holomorphic=True argument {name} must be complex, got {t!r}.",
+                values=[(name, repr(t), "")],
+                advice="Convert it with astype(complex), or leave out holomorphic=True.",
             )
         if not is_inexact(t.dtype) and not allow_int:
             raise DTypeError(
                 f"grad: argument {name} has type {t!r}, and integers have no gradient.",
+                values=[(name, repr(t), "")],
                 advice=(
                     "Convert it with astype(float), leave it out of argnums, or use allow_int=True."
                 ),

@@ -62,24 +62,23 @@ def identity(trace: Trace, op: Op, inputs: tuple[Node, ...]) -> Node | None:
         case Convert(), (x,) if x.type is op.abstract_eval(x.type):
             return x
         case Reshape(), (Node(Reshape(), (x,)),):
-            return trace.apply(op, (x,))
+            return _merged(trace, op, x)
         case Reshape() | Broadcast(), (x,) if x.type is op.abstract_eval(x.type):
             return x
         case Transpose(), (Node(Transpose() as inner, (x,)),):
-            return _transposed(trace, x, tuple(inner.permutation[a] for a in op.permutation))
+            return _merged(trace, Transpose(tuple(inner.permutation[a] for a in op.permutation)), x)
         case Transpose(), (x,):
             return x if op.permutation == tuple(range(len(op.permutation))) else None
         case Broadcast(), (Node(Broadcast() as inner, (x,)),):
             dimensions = tuple(op.broadcast_dimensions[a] for a in inner.broadcast_dimensions)
-            return trace.apply(Broadcast(op.shape, dimensions), (x,))
+            return _merged(trace, Broadcast(op.shape, dimensions), x)
         case _:
             return None
 
 
-def _transposed(trace: Trace, x: Node, permutation: tuple[int, ...]) -> Node:
-    if permutation == tuple(range(len(permutation))):
-        return x
-    return trace.apply(Transpose(permutation), (x,))
+def _merged(trace: Trace, op: Op, x: Node) -> Node:
+    """Return what `op`, made of two ops, does to `x`; it may be nothing."""
+    return identity(trace, op, (x,)) or trace.apply(op, (x,))
 
 
 def _is_positive_zero(node: Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -132,7 +133,29 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     return creation.full(shape, fill_value, dtype)
 
 
-full_like, tile, stack, unstack = creation.full_like, joining.tile, joining.stack, joining.unstack
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """Return an array filled with a number, of the shape and dtype of `x` unless given."""
+    return creation.full_like(x, fill_value, dtype, shape)
+
+
+def tile(operand: Any, reps: Sequence[int]) -> Any:
+    """Return `operand` repeated as a whole along its axes."""
+    return joining.tile(operand, reps)
+
+
+def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+    """Return `operands`, all of one shape, along a new axis."""
+    return joining.stack(operands, axis)
+
+
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """Return the slices of `x` along `axis`, without that axis."""
+    return joining.unstack(x, axis=axis)
+
+
+def broadcast_like(arr: Any, like_arr: Any) -> Any:
+    """Return `arr` repeated to the shape of `like_arr`."""
+    return moves.broadcast_to(array("broadcast_like", arr), array("broadcast_like", like_arr).shape)
 
 
 def empty(shape: Any, dtype: Any) -> Any:
@@ -377,6 +400,17 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
 
 
 # --- products ---
+
+
+class Precision(enum.Enum):
+    """How exact a product must be where a backend has fast inexact ones."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+    def __str__(self) -> str:
+        return self.name
 
 
 def dot(

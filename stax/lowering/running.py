@@ -31,7 +31,10 @@ def running_kernel(node: Node, source: Node, name: str, labels: Mapping[Node, st
     """Return the kernel of a cumulative op that reads `source`, the value that is in memory."""
     shape = node.type.shape
     if not all(isinstance(n, int) for n in shape):
-        raise LoweringError(f"{node.op.name} of {node.type!r}: symbolic lengths are not compiled.")
+        raise LoweringError(
+            f"{node.op.name} of {node.type!r}: symbolic lengths are not compiled.",
+            advice="Compile it for each length: leave out dynamic=.",
+        )
     return _Running(node, source, name, labels).build()
 
 

@@ -142,7 +142,10 @@ def _check_lengths(terms: Sequence[Term]) -> None:
             if is_one(known):
                 lengths[label] = n
             elif not is_one(n) and not same_shape((n,), (known,)):
-                raise ShapeError(f"einsum: label {label!r} names axes of lengths {known} and {n}.")
+                raise ShapeError(
+                    f"einsum: label {label!r} names axes of lengths {known} and {n}.",
+                    advice="A label stands for one length; axes of length 1 broadcast.",
+                )
 
 
 def _without_ones(terms: Sequence[Term]) -> list[Term]:

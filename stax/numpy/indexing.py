@@ -460,15 +460,18 @@ def _getitem(self: Any, index: Any) -> Any:
     return getitem(self, index)
 
 
+_AXES = "Use atleast_1d, or reshape(1)."
+
+
 def _len(self: Any) -> int:
     if not self.ndim:
-        raise ArgumentError("an array without axes has no length.")
+        raise ArgumentError("an array without axes has no length.", advice=_AXES)
     return self.shape[0].__index__()
 
 
 def _iter(self: Any) -> Any:
     if not self.ndim:
-        raise ArgumentError("an array without axes cannot be iterated over.")
+        raise ArgumentError("an array without axes cannot be iterated over.", advice=_AXES)
     return (getitem(self, i) for i in range(_len(self)))
 
 

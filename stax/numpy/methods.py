@@ -11,7 +11,6 @@ from typing import Any
 
 from stax import types
 from stax.array import Array
-from stax.errors import ArgumentValueError
 from stax.extent import Extent
 from stax.numpy import elementwise, joining, linear, manipulation, reductions, sorting, taking
 from stax.operators.arithmetic import install_operators
@@ -54,19 +53,6 @@ def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
     return elementwise.clip(self, min, max)
 
 
-def _item(self: Any, *index: Any) -> Any:
-    """Return the element at `index`, or the only one, as a Python number."""
-    value = self
-    if index:  # one number counts in row-major order, as in NumPy
-        value = manipulation.ravel(self)[index] if len(index) == 1 else self[index]
-    if value.size != 1:
-        raise ArgumentValueError(
-            f"item() takes an array of one element, not {self.type}.",
-            advice="Name the element, x.item(0), or use x.tolist().",
-        )
-    return value.tolist() if not value.ndim else value.reshape(()).tolist()
-
-
 def _transposed(self: Any) -> Any:
     """The array with its axes reversed."""
     return manipulation.transpose(self)
@@ -103,7 +89,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "diagonal": taking.diagonal,
     "dot": linear.dot,
     "flatten": _flatten,
-    "item": _item,
     "max": reductions.max,
     "mean": reductions.mean,
     "min": reductions.min,

@@ -22,8 +22,8 @@ from stax.operators import elementwise as ops, reduce as reductions
 from stax.operators.arithmetic import add, divide, greater, maximum, minimum, multiply, truth
 from stax.operators.elementwise import convert, like
 from stax.operators.reshape import expand_dims, reshape
-from stax.operators.shape import broadcast_to
-from stax.types import canonical_axes, check_dtype
+from stax.operators.shape import broadcast_to, pad
+from stax.types import canonical_axes, canonical_axis, check_dtype
 
 Function = Callable[..., Any]
 
@@ -363,3 +363,32 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     """Return the running products along `axis`, of all elements in order if it is None."""
     refuse_out("cumprod", out)
     return _running("cumprod", reductions.cumprod, a, axis, dtype)
+
+
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Return the running sums along `axis`; with `include_initial`, a 0 before them."""
+    return _array_api("cumulative_sum", cumsum, 0, x, axis, dtype, include_initial)
+
+
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """Return the running products along `axis`; with `include_initial`, a 1 before them."""
+    return _array_api("cumulative_prod", cumprod, 1, x, axis, dtype, include_initial)
+
+
+def _array_api(
+    name: str, run: Function, start: int, x: Any, axis: int | None, dtype: Any, initial: bool
+) -> Any:
+    x = array(name, x)
+    if axis is None and x.ndim != 1:
+        raise ArgumentValueError(f"{name}: {x.type} has not one axis, so axis must be named.")
+    axis = canonical_axis(0 if axis is None else axis, x.ndim)
+    dtype = _accumulating(x.dtype) if dtype is None else dtype
+    result = run(x, axis, dtype)
+    if not initial:
+        return result
+    config = [(1 if i == axis else 0, 0, 0) for i in range(x.ndim)]
+    return pad(result, convert(array(name, start), result.dtype), config)

@@ -7,6 +7,7 @@ concrete arrays: under jit they raise.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,16 @@ import numpy as np
 from stax import types
 from stax.array import asarray
 from stax.errors import ArgumentValueError
+from stax.extent import product
 from stax.numpy.arguments import Axis, array, inexact, refuse_out
 from stax.numpy.elementwise import where as choose
-from stax.numpy.reductions import any as any_of
-from stax.numpy.taking import take
+from stax.numpy.reductions import any as any_of, sum as sum_of
+from stax.numpy.taking import take, take_along_axis
 from stax.operators import elementwise as ops, sort as sorts
 from stax.operators.arithmetic import add, multiply, promote_operands, subtract
 from stax.operators.elementwise import convert, like, select
-from stax.operators.reshape import expand_dims, move_axis, reshape, rev
-from stax.operators.shape import broadcast_in_dim
+from stax.operators.reshape import expand_dims, reshape, rev, transpose
+from stax.operators.shape import broadcast_in_dim, broadcast_to
 from stax.types import canonical_axes, canonical_axis
 
 
@@ -161,18 +163,35 @@ def quantile(
     if method not in _METHODS:
         raise ArgumentValueError(f"quantile: method {method!r} is not one of {sorted(_METHODS)}.")
     axes = canonical_axes(axis, a.ndim)
-    kept = [i for i in range(a.ndim) if i not in axes]
-    merged = a
-    for place, i in enumerate(axes):
-        merged = move_axis(merged, i - place, -1)
-    merged = reshape(merged, (*(a.shape[i] for i in kept), -1))
-    result = _quantiles(merged, q, method)
+    result = _quantiles(_merged(a, axes), q, method)
     if keepdims and axes:
         result = expand_dims(result, [i + q.ndim for i in axes])
     return convert(result, a.dtype)
 
 
 _METHODS = {"linear", "lower", "higher", "midpoint", "nearest"}
+
+
+def _merged(a: Any, axes: tuple[int, ...]) -> Any:
+    """Return `a` with `axes` merged into one last axis."""
+    kept = [i for i in range(a.ndim) if i not in axes]
+    moved = transpose(a, (*kept, *axes))
+    merged = product(tuple(a.shape[i] for i in axes))
+    return reshape(moved, (*(a.shape[i] for i in kept), merged))
+
+
+def _between(at: Callable[[Any], Any], place: Any, method: str) -> Any:
+    """Return the element at a place between two, which `at` reads, as `method` says."""
+    if method == "nearest":
+        return at(ops.round_(place))
+    low, high = ops.floor(place), ops.ceil(place)
+    if method in ("lower", "higher"):
+        return at(low if method == "lower" else high)
+    first, second = at(low), at(high)
+    if method == "midpoint":
+        return multiply(add(first, second), 0.5)
+    weight = subtract(place, low)
+    return add(multiply(first, subtract(1.0, weight)), multiply(second, weight))
 
 
 def _quantiles(a: Any, q: Any, method: str) -> Any:
@@ -187,26 +206,12 @@ def _quantiles(a: Any, q: Any, method: str) -> Any:
     spoiled = any_of(ops.ne(a, a), -1, keepdims=True)
     a = convert(choose(spoiled, math.nan, sorts.sort(a, last)), wide)
     place = multiply(convert(q, wide), count - 1.0)
-    low, high = ops.floor(place), ops.ceil(place)
-    weight = subtract(place, low)
-    first, second = (_at(a, p) for p in (low, high))
-    weight = broadcast_in_dim(weight, first.shape, range(last, last + q.ndim))
-    one = like(weight, 1)
-    if method == "linear":
-        result = add(multiply(first, ops.sub(one, weight)), multiply(second, weight))
-    elif method == "midpoint":
-        result = multiply(add(first, second), 0.5)
-    elif method == "nearest":
-        result = _at(a, ops.round_(place))
-    else:
-        result = first if method == "lower" else second
-    for i in range(q.ndim):
-        result = move_axis(result, last + i, i)
-    return result
 
+    def at(spot: Any) -> Any:
+        picked = take(a, convert(reshape(spot, q.shape), types.int32), axis=last, mode="clip")
+        return transpose(picked, (*range(last, last + q.ndim), *range(last)))
 
-def _at(a: Any, place: Any) -> Any:
-    return take(a, convert(place, types.int32), axis=a.ndim - 1, mode="clip")
+    return _between(at, reshape(place, (*q.shape, *(1 for _ in range(last)))), method)
 
 
 def percentile(
@@ -232,6 +237,69 @@ def median(
 ) -> Any:
     """Return the median over `axis`; of an even number of elements, the mean of the middle two."""
     return quantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
+
+
+def nanquantile(
+    a: Any,
+    q: Any,
+    axis: Axis = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Any:
+    """Return the quantiles over `axis` of the elements that are not NaN; NaN if there is none."""
+    refuse_out("nanquantile", out)
+    a, q = inexact("nanquantile", a), inexact("nanquantile", q)
+    if method not in _METHODS:
+        raise ArgumentValueError(f"nanquantile: {method!r} is not one of {sorted(_METHODS)}.")
+    axes = canonical_axes(axis, a.ndim)
+    result = _present_quantiles(_merged(a, axes), q, method)
+    if keepdims and axes:
+        result = expand_dims(result, [i + q.ndim for i in axes])
+    return convert(result, a.dtype)
+
+
+def _present_quantiles(a: Any, q: Any, method: str) -> Any:
+    """Return the quantiles along the last axis of `a` without NaN, those of each `q` in front."""
+    wide, last = types.accumulator(a.dtype), a.ndim - 1
+    count = sum_of(convert(ops.eq(a, a), wide), -1)
+    a = convert(sorts.sort(a, last), wide)
+    highest = ops.maximum(ops.sub(count, like(count, 1)), like(count, 0))
+    outer = reshape(convert(q, wide), (*q.shape, *(1 for _ in count.shape)))
+    place = multiply(outer, highest)
+
+    def at(spot: Any) -> Any:
+        spread = broadcast_to(a, (*spot.shape, a.shape[last]))
+        picked = take_along_axis(spread, expand_dims(convert(spot, types.int32), spot.ndim), -1)
+        return reshape(picked, spot.shape)
+
+    return _between(at, place, method)
+
+
+def nanpercentile(
+    a: Any,
+    q: Any,
+    axis: Axis = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Any:
+    """Return the percentiles over `axis` of the elements that are not NaN."""
+    share = ops.div(inexact("nanpercentile", q), like(inexact("nanpercentile", q), 100))
+    return nanquantile(a, share, axis, out, overwrite_input, method, keepdims)
+
+
+def nanmedian(
+    a: Any,
+    axis: Axis = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Any:
+    """Return the median over `axis` of the elements that are not NaN."""
+    return nanquantile(a, 0.5, axis, out, overwrite_input, "linear", keepdims)
 
 
 # --- sets, whose sizes depend on values ---

@@ -7,7 +7,16 @@ from typing import Any
 from stax import types
 from stax.errors import ArgumentValueError, ShapeError
 from stax.numpy import reductions
-from stax.numpy.arguments import Axis, array, inexact, inexact_operands, promoted, refuse_out
+from stax.numpy.arguments import (
+    Axis,
+    array,
+    axes_list,
+    inexact,
+    inexact_operands,
+    promoted,
+    refuse_out,
+)
+from stax.numpy.creation import linspace
 from stax.numpy.elementwise import isnan, where as choose
 from stax.numpy.joining import concatenate
 from stax.numpy.linear import dot
@@ -15,7 +24,7 @@ from stax.numpy.manipulation import sliced
 from stax.numpy.sorting import searchsorted
 from stax.numpy.taking import diagonal, take
 from stax.operators import elementwise as ops
-from stax.operators.arithmetic import add, divide, multiply, not_equal, power, subtract
+from stax.operators.arithmetic import add, divide, equal, multiply, not_equal, power, subtract
 from stax.operators.elementwise import convert, like
 from stax.operators.index import ScatterDimensionNumbers, scatter_add
 from stax.operators.reshape import expand_dims, reshape, transpose
@@ -359,9 +368,69 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     return scatter_add(zeros, expand_dims(x, 1), units, numbers, mode="drop")
 
 
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    """Return the edges of `bins` bins of one width over `range`, or over the values."""
+    a = reshape(inexact("histogram", a), (-1,))
+    if not isinstance(bins, int):
+        return inexact("histogram", bins)
+    if range is None:
+        empty = not a.shape[0]
+        low, high = (0.0, 1.0) if empty else (reductions.min(a), reductions.max(a))
+    else:
+        low, high = range
+    same = equal(low, high)
+    low, high = choose(same, subtract(low, 0.5), low), choose(same, add(high, 0.5), high)
+    return linspace(low, high, bins + 1, dtype=a.dtype)
+
+
+def histogram(
+    a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None
+) -> tuple[Any, Any]:
+    """Return how many elements of `a` (or what weight) each bin holds, and the edges of the bins."""
+    edges = histogram_bin_edges(a, bins, range, weights)
+    a = reshape(inexact("histogram", a), (-1,))
+    units = like(a, 1) if weights is None else reshape(array("histogram", weights), (-1,))
+    count = edges.shape[0] - 1
+    place = ops.sub(searchsorted(edges, a, "right"), full(a.shape, 1, types.int_dtype()))
+    last = take(edges, full((), count, types.int32))
+    # The last bin includes its upper edge.
+    place = choose(ops.eq(a, broadcast_to(last, a.shape)), count - 1, place)
+    inside = choose(ops.lt(place, like(place, 0)), count, place)
+    counts = bincount(inside, units, length=count)
+    if density:
+        counts = divide(divide(counts, diff(edges)), reductions.sum(counts))
+    return counts, edges
+
+
+def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Any:
+    """Return the derivative along each axis by central differences, one-sided at the ends."""
+    f = inexact("gradient", f)
+    axes = axes_list(axis, f.ndim)
+    steps = list(varargs) or [1.0]
+    steps = steps * len(axes) if len(steps) == 1 else steps
+    if len(steps) != len(axes):
+        raise ArgumentValueError(
+            f"gradient: {len(steps)} spacings do not go with {len(axes)} axes."
+        )
+    found = [_slopes(f, step, i) for step, i in zip(steps, axes, strict=True)]
+    return found[0] if len(found) == 1 else found
+
+
+def _slopes(f: Any, step: Any, axis: int) -> Any:
+    n = f.shape[axis]
+    if array("gradient", step).ndim:
+        raise NotImplementedError("gradient: spacings are numbers; coordinates are not supported")
+    if n < 2:
+        raise ArgumentValueError("gradient takes at least two elements along an axis.")
+    first = subtract(sliced(f, 1, 2, axis), sliced(f, 0, 1, axis))
+    last = subtract(sliced(f, n - 1, n, axis), sliced(f, n - 2, n - 1, axis))
+    inner = multiply(subtract(sliced(f, 2, n, axis), sliced(f, 0, n - 2, axis)), 0.5)
+    return divide(concatenate([first, inner, last] if n > 2 else [first, last], axis), step)
+
+
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """Return the matrix of the powers of the elements of `x`, falling unless `increasing`."""
     x = array("vander", x)
     count = x.shape[0] if N is None else N
-    exponents = range(count) if increasing else range(count - 1, -1, -1)
+    exponents = list(range(count)) if increasing else list(range(count - 1, -1, -1))
     return concatenate([expand_dims(power(x, k), 1) for k in exponents], 1)

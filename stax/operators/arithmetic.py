@@ -50,7 +50,7 @@ def operand(name: str, x: Any) -> Any:
         return links.as_array(x)
     raise ArgumentError(
         f"{name}: operands are arrays and numbers, not {type(x).__name__}.",
-        advice=_CONVERT if isinstance(x, list | tuple) else "",
+        advice=_CONVERT if isinstance(x, list | tuple) else "Pass an array or a number.",
     )
 
 

@@ -42,7 +42,10 @@ def check_starts(name: str, x: ArrayType, starts: Sequence[ArrayType]) -> None:
 def check_sizes(name: str, x: ArrayType, sizes: Shape) -> None:
     """Raise unless a slice of `sizes` fits into `x`."""
     if len(sizes) != x.ndim or not all(a <= n for a, n in zip(sizes, x.shape, strict=True)):
-        raise ShapeError(f"{name}: a slice of shape {sizes} does not fit into {x}.")
+        raise ShapeError(
+            f"{name}: a slice of shape {sizes} does not fit into {x}.",
+            advice="Starts are clamped to fit, and sizes are not.",
+        )
 
 
 def clamped(starts: Sequence[Any], sizes: Sequence[int], shape: Sequence[int]) -> tuple[slice, ...]:

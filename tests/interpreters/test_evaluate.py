@@ -1,4 +1,4 @@
-"""The reference evaluator: NumPy values, eager ops, and memory that is dropped after its last use."""
+"""The reference evaluator: NumPy values, eager ops, memory dropped after its last use."""
 
 import weakref
 from typing import Any
@@ -48,12 +48,9 @@ def test_wrong_number_of_arguments() -> None:
 def test_values_are_dropped_after_their_last_use() -> None:
     alive: list[Any] = []
 
-    class Probe(np.ndarray):
-        pass
-
     def probe(self: Any, *arrays: Any) -> Any:
         alive.append([r() is not None for r in found])
-        value = np.asarray(arrays[0]).copy().view(Probe)
+        value = np.asarray(arrays[0]).copy()
         found.append(weakref.ref(value))
         return value
 
@@ -115,14 +112,3 @@ def test_calls_are_evaluated() -> None:
     a, b = evaluate(graph, [X])
     np.testing.assert_array_equal(a, X + 1)
     np.testing.assert_array_equal(b, X * 2)
-
-
-def test_a_hundred_thousand_nodes() -> None:
-    def f(x: Any) -> Any:
-        for _ in range(50_000):
-            x = -(x + x)
-        return x * 0
-
-    graph = graph_of(f, ArrayType(types.float32, ()))
-    assert len(graph.nodes) > 100_000
-    assert np.isnan(evaluate(graph, [np.float32(1)])[0])

@@ -49,7 +49,7 @@ GONE: dict[str, Function] = {
     "broadcast to itself": lambda x: broadcast_in_dim(x, (2, 3), (0, 1)),
     "transposed back": lambda x: bind(Transpose((1, 0)), bind(Transpose((1, 0)), x)),
     "transposed by nothing": lambda x: bind(Transpose((0, 1)), x),
-    "several": lambda x: -(-(x * 1)) - 0.0,
+    "several": lambda x: neg(neg(x * 1)) - 0.0,
 }
 
 
@@ -91,8 +91,10 @@ def test_chains_of_moves_become_one() -> None:
     assert turned.outputs == turned.inputs
     turned = simplified(lambda x: bind(Transpose((1, 0, 2)), bind(Transpose((1, 2, 0)), x)), wide)
     assert [repr(n.op) for n in turned.nodes] == ["transpose{permutation=(2, 1, 0)}"]
-    spread = simplified(lambda x: broadcast_in_dim(broadcast_in_dim(x, (3, 2), (1,)), (4, 3, 2), (1, 2)),
-                        ArrayType(types.float32, (2,)))  # fmt: skip
+    spread = simplified(
+        lambda x: broadcast_in_dim(broadcast_in_dim(x, (3, 2), (1,)), (4, 3, 2), (1, 2)),
+        ArrayType(types.float32, (2,)),
+    )
     assert [repr(n.op) for n in spread.nodes] == [
         "broadcast{shape=(4, 3, 2), broadcast_dimensions=(2,)}"
     ]
@@ -122,7 +124,7 @@ def test_types_of_results_do_not_change() -> None:
     """An identity may lead to something weak or strong; a convert keeps the type."""
     graph = simplified(lambda x: x * snp.float32(1), WEAK)
     assert graph.output_types == (ArrayType(types.float32, ()),)
-    graph = simplify(stax.make_graph(lambda x: (-(-x), x * 1.0))(2.0))
+    graph = simplify(stax.make_graph(lambda x: (neg(neg(x)), x * 1.0))(2.0))
     assert [t.weak for t in graph.output_types] == [True, True]
 
 

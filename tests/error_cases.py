@@ -1,0 +1,552 @@
+"""Bad input of every kind: functions that raise, whose messages tests/test_errors.py pins."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import stax
+import stax.numpy as snp
+from stax import lax
+
+CASES: dict[str, Callable[[], Any]] = {}
+V3, V4, INTS, MATRIX = snp.ones(3), snp.ones(4), snp.arange(3), snp.ones((2, 3))
+
+
+def case(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Register a function that raises."""
+    CASES[function.__name__] = function
+    return function
+
+
+def add(a: Any, b: Any) -> Any:
+    return a + b
+
+
+# --- shapes and dtypes ---
+
+
+@case
+def add_eagerly() -> None:
+    V3 + V4
+
+
+@case
+def add_in_jit() -> None:
+    def total(x: Any, y: Any) -> Any:
+        doubled = snp.sin(y) * 2
+        return x + doubled
+
+    stax.jit(total)(V3, V4)
+
+
+@case
+def add_in_grad_of_jit_of_vmap() -> None:
+    @stax.jit
+    def loss(x: Any, y: Any) -> Any:
+        return stax.vmap(lambda row: (row + y).sum())(x).sum()
+
+    stax.grad(loss)(MATRIX, V4)
+
+
+@case
+def add_a_numpy_array() -> None:
+    stax.jit(lambda x: x + np.ones(4))(V3)
+
+
+@case
+def lax_add_of_two_dtypes() -> None:
+    stax.jit(lambda x, y: lax.add(x, y))(V3, INTS)
+
+
+@case
+def matmul_eagerly() -> None:
+    MATRIX @ snp.ones((4, 5))
+
+
+@case
+def matmul_in_jit() -> None:
+    def layer(x: Any, w: Any) -> Any:
+        return snp.tanh(x @ w)
+
+    stax.jit(layer)(MATRIX, snp.ones((4, 5)))
+
+
+@case
+def dot_in_grad() -> None:
+    def loss(w: Any) -> Any:
+        h = snp.tanh(MATRIX)
+        return snp.dot(h, w)
+
+    stax.grad(loss)(V4)
+
+
+@case
+def einsum() -> None:
+    snp.einsum("ij,jk->ik", MATRIX, MATRIX)
+
+
+@case
+def concatenate() -> None:
+    stax.jit(lambda a, b: snp.concatenate([a, b]))(MATRIX, snp.ones((3, 4)))
+
+
+@case
+def concatenate_of_different_rank() -> None:
+    snp.concatenate([MATRIX, V3])
+
+
+@case
+def stack() -> None:
+    stax.vmap(lambda a, b: snp.stack([a, b]))(MATRIX, snp.ones((2, 4)))
+
+
+@case
+def broadcast_to() -> None:
+    stax.jit(lambda a: snp.broadcast_to(a, (4, 2)))(V3)
+
+
+@case
+def broadcast_to_fewer_axes() -> None:
+    snp.broadcast_to(MATRIX, (3,))
+
+
+@case
+def reshape() -> None:
+    stax.jit(lambda a: a.reshape(2, 2))(V3)
+
+
+@case
+def reshape_open() -> None:
+    V3.reshape(2, -1)
+
+
+@case
+def transpose() -> None:
+    snp.transpose(MATRIX, (0, 0))
+
+
+@case
+def where() -> None:
+    snp.where(V3 > 0, V3, V4)
+
+
+@case
+def axis_out_of_range() -> None:
+    stax.jit(lambda a: a.sum(axis=2))(MATRIX)
+
+
+@case
+def axis_named_twice() -> None:
+    snp.sum(MATRIX, axis=(0, -2))
+
+
+@case
+def squeeze() -> None:
+    snp.squeeze(MATRIX, 0)
+
+
+@case
+def max_of_nothing() -> None:
+    snp.max(snp.zeros(0))
+
+
+@case
+def dynamic_slice() -> None:
+    lax.dynamic_slice(V3, (0,), (5,))
+
+
+@case
+def bits_of_floats() -> None:
+    V3 & V3
+
+
+@case
+def negative_integer_power() -> None:
+    INTS**-1
+
+
+# --- what is no array ---
+
+
+@case
+def sin_of_a_string() -> None:
+    snp.sin("a")
+
+
+@case
+def sin_of_a_list() -> None:
+    snp.sin([1.0, 2.0])
+
+
+@case
+def add_a_list() -> None:
+    V3 + [1, 2, 3]  # noqa: RUF005
+
+
+@case
+def add_an_object() -> None:
+    stax.jit(lambda x: snp.add(x, {}))(V3)
+
+
+@case
+def array_of_a_string() -> None:
+    snp.array("abc")
+
+
+@case
+def array_of_an_object() -> None:
+    snp.array(object())
+
+
+@case
+def array_of_ragged_rows() -> None:
+    snp.array([[1, 2], [3]])
+
+
+@case
+def a_string_dtype() -> None:
+    V3.astype("U3")
+
+
+@case
+def jit_of_a_string() -> None:
+    stax.jit(add)("abc", 1.0)
+
+
+@case
+def grad_of_an_object_inside_a_dict() -> None:
+    stax.grad(lambda p: 0.0)({"w": [1.0, object()]})
+
+
+@case
+def a_string_is_returned() -> None:
+    stax.jit(lambda x: "abc")(V3)
+
+
+@case
+def jit_of_a_number() -> None:
+    stax.jit(3)
+
+
+# --- a traced array after its trace ---
+
+
+def _leak() -> Any:
+    kept = []
+
+    def keep(x: Any) -> Any:
+        kept.append(x * 2)
+        return x
+
+    stax.jit(keep)(V3)
+    return kept[0]
+
+
+@case
+def leaked_and_used_eagerly() -> None:
+    _leak() + 1
+
+
+@case
+def leaked_into_another_trace() -> None:
+    stax.jit(lambda x: x + _leak())(V3)
+
+
+@case
+def leaked_and_asked_for_its_truth() -> None:
+    bool(_leak())
+
+
+@case
+def leaked_from_vmap_into_jit() -> None:
+    def outside(x: Any) -> Any:
+        kept: list[Any] = []
+        stax.vmap(lambda row: kept.append(row))(x)
+        return x + kept[0]
+
+    stax.jit(outside)(MATRIX)
+
+
+# --- values that tracing does not have ---
+
+
+def relu(x: Any) -> Any:
+    return x if x > 0 else 0 * x
+
+
+@case
+def truth_in_jit() -> None:
+    def relu(x: Any) -> Any:
+        if x > 0:
+            return x
+        return 0 * x
+
+    stax.jit(relu)(1.0)
+
+
+@case
+def truth_in_vmap() -> None:
+    stax.vmap(lambda x: x if x > 0 else 0 * x)(V3)
+
+
+@case
+def truth_in_grad_of_vmap() -> None:
+    stax.grad(lambda v: stax.vmap(relu)(v).sum())(V3)
+
+
+@case
+def truth_in_jit_of_grad() -> None:
+    stax.jit(stax.grad(relu))(1.0)
+
+
+@case
+def int_of_traced() -> None:
+    stax.jit(lambda n: int(n))(3)
+
+
+@case
+def float_of_traced() -> None:
+    stax.jit(lambda x: float(x))(3.0)
+
+
+@case
+def item_of_traced() -> None:
+    stax.jit(lambda x: x.item())(3.0)
+
+
+@case
+def range_of_traced() -> None:
+    stax.jit(lambda n: list(range(n)))(3)
+
+
+@case
+def shape_of_traced() -> None:
+    stax.jit(lambda n: snp.zeros((n, 2)))(3)
+
+
+@case
+def asarray_of_traced() -> None:
+    stax.jit(lambda x: np.asarray(x))(V3)
+
+
+@case
+def numpy_function_of_traced() -> None:
+    stax.jit(lambda x: np.sin(x))(V3)
+
+
+@case
+def numpy_function_of_mapped() -> None:
+    stax.vmap(lambda x: np.linalg.norm(x))(MATRIX)
+
+
+@case
+def mask_in_jit() -> None:
+    stax.jit(lambda x: x[x > 0])(V3)
+
+
+@case
+def slice_to_traced() -> None:
+    stax.jit(lambda x, n: x[:n])(V3, 2)
+
+
+@case
+def hash_of_traced() -> None:
+    stax.jit(lambda x: {x: 1})(V3)
+
+
+# --- transforms ---
+
+
+@case
+def grad_of_a_vector() -> None:
+    def loss(w: Any) -> Any:
+        return w * 2
+
+    stax.grad(loss)(V3)
+
+
+@case
+def grad_of_a_pair() -> None:
+    stax.grad(lambda w: (w, w))(1.0)
+
+
+@case
+def grad_by_an_integer() -> None:
+    def loss(w: Any, n: Any) -> Any:
+        return w * n
+
+    stax.grad(loss, argnums=1)(2.0, 3)
+
+
+@case
+def grad_of_an_integer() -> None:
+    stax.grad(lambda w: snp.argmax(w))(V3)
+
+
+@case
+def grad_by_a_complex() -> None:
+    stax.grad(lambda w: w)(1j)
+
+
+@case
+def grad_argnums() -> None:
+    stax.grad(add, argnums=2)(1.0, 2.0)
+
+
+@case
+def grad_without_aux() -> None:
+    stax.grad(lambda w: w, has_aux=True)(1.0)
+
+
+@case
+def unhashable_static_argument() -> None:
+    stax.jit(add, static_argnums=1)(1.0, [1])
+
+
+@case
+def jvp_structure() -> None:
+    stax.jvp(add, (V3, V3), (V3,))
+
+
+@case
+def jvp_shape() -> None:
+    stax.jvp(add, (V3, V3), (V3, V4))
+
+
+@case
+def jvp_dtype() -> None:
+    stax.jvp(snp.sin, (V3,), (INTS,))
+
+
+@case
+def jvp_without_tuples() -> None:
+    stax.jvp(snp.sin, V3, V3)
+
+
+@case
+def vjp_structure() -> None:
+    _, pull = stax.vjp(snp.sin, V3)
+    pull((V3, V3))
+
+
+@case
+def vjp_shape() -> None:
+    _, pull = stax.vjp(snp.sin, V3)
+    pull(V4)
+
+
+@case
+def linearize_shape() -> None:
+    _, push = stax.linearize(snp.sin, V3)
+    push(V4)
+
+
+@case
+def vmap_sizes() -> None:
+    stax.vmap(add)(V3, V4)
+
+
+@case
+def vmap_in_axes_too_few() -> None:
+    stax.vmap(add, in_axes=(0,))(V3, V3)
+
+
+@case
+def vmap_in_axes_out_of_range() -> None:
+    stax.vmap(add, in_axes=(0, 2))(MATRIX, MATRIX)
+
+
+@case
+def vmap_in_axes_of_another_structure() -> None:
+    stax.vmap(lambda d: d["a"], in_axes=({"b": 0},))({"a": 1.0})
+
+
+@case
+def vmap_in_axes_of_a_scalar() -> None:
+    stax.vmap(add)(V3, 1.0)
+
+
+@case
+def vmap_of_nothing() -> None:
+    stax.vmap(add, in_axes=None)(V3, V3)
+
+
+@case
+def vmap_out_axes_none() -> None:
+    stax.vmap(add, out_axes=None)(V3, V3)
+
+
+@case
+def vmap_out_axes_out_of_range() -> None:
+    stax.vmap(add, out_axes=3)(V3, V3)
+
+
+# --- arrays that do not change, and that are gone ---
+
+
+@case
+def assignment() -> None:
+    x = snp.ones(3)
+    x[0] = 2.0
+
+
+@case
+def assignment_in_jit() -> None:
+    def f(x: Any) -> Any:
+        x[0] = 2.0
+        return x
+
+    stax.jit(f)(V3)
+
+
+@case
+def a_donated_array_is_used() -> None:
+    x = snp.ones(5)
+    stax.jit(lambda a: a + 1, donate_argnums=0)(x)
+    x + 1
+
+
+@case
+def a_donated_array_is_donated_again() -> None:
+    f, x = stax.jit(lambda a: a + 1, donate_argnums=0), snp.ones(5)
+    f(x)
+    f(x)
+
+
+@case
+def truth_of_many() -> None:
+    bool(V3)
+
+
+@case
+def too_many_indices() -> None:
+    V3[0, 0]
+
+
+@case
+def a_float_index() -> None:
+    V3[0.5]
+
+
+@case
+def iteration_over_a_scalar() -> None:
+    list(snp.array(1.0))
+
+
+@case
+def item_of_many() -> None:
+    V3.item()
+
+
+# --- lowering ---
+
+
+@case
+def sort_of_a_dynamic_length() -> None:
+    stax.jit(lambda x: snp.sort(x), dynamic={"x": {0: "n"}})(V3)
+
+
+@case
+def value_of_a_dynamic_length() -> None:
+    stax.jit(lambda x: [1, 2][x.shape[0]], dynamic={"x": {0: "n"}})(V3)
