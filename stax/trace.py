@@ -148,20 +148,20 @@ class Proxy:
         raise error(
             f"{what.format(kind)}, but {value.transform} traces without values.",
             values=[named_row(self)],
-            advice=_ADVICE[error],
+            advice=_ADVICE[error].format(known=_KNOWN[value.mapped]),
         )
 
 
+# What makes a value known, by whether it is unknown because it is mapped.
+_KNOWN = {False: "mark the argument with static_argnums", True: "do not map it (in_axes None)"}
 _ADVICE: dict[type, str] = {
-    errors.TracerBoolConversionError: (
-        "Use where(condition, a, b) or cond, or mark the argument with static_argnums."
-    ),
+    errors.TracerBoolConversionError: ("Use where(condition, a, b) or cond, or {known}."),
     errors.TracerIntegerConversionError: (
         "Indices of arrays may be traced (x[i], dynamic_slice); shapes and range() may "
-        "not.\nMark the argument with static_argnums."
+        "not.\nOr {known}."
     ),
     errors.TracerArrayConversionError: "Use the function of stax.numpy in place of NumPy's.",
-    errors.ConcretizationTypeError: "Keep it an array, or mark the argument with static_argnums.",
+    errors.ConcretizationTypeError: "Keep it an array, or {known}.",
 }
 
 

@@ -84,19 +84,23 @@ def labels(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -
     return result
 
 
+def _innermost(f: Any) -> Any:
+    """Return the function inside wrappers and partials; a jitted function is both."""
+    while hasattr(f, "__wrapped__") or isinstance(f, functools.partial):
+        f = f.__wrapped__ if hasattr(f, "__wrapped__") else f.func
+    return f
+
+
 def function_name(f: Callable[..., Any]) -> str:
     """Return the name of a function as graphs and errors print it."""
-    while isinstance(f, functools.partial):
-        f = f.func
+    f = _innermost(f)
     name = getattr(f, "__name__", type(f).__name__)
     return "function" if name == "<lambda>" else name
 
 
 def definition(f: Callable[..., Any]) -> Source | None:
     """Return where a function is defined, which is where its parameters are."""
-    while isinstance(f, functools.partial):
-        f = f.func
-    code = getattr(inspect.unwrap(f), "__code__", None)
+    code = getattr(_innermost(f), "__code__", None)
     return None if code is None or is_internal(code) else Source(code, 0)
 
 

@@ -62,6 +62,8 @@ class Program:
     scratch: dict[Step, Place] = field(default_factory=dict)
     arena_bytes: int = 0
     symbols: tuple[str, ...] = ()
+    # Temporaries of symbolic size, which the caller makes for each call: places behind the outputs.
+    open_temporaries: list[ArrayType] = field(default_factory=list)
 
     @property
     def kernels(self) -> list[ir.Kernel]:
@@ -133,7 +135,13 @@ def _assign_places(program: Program) -> None:
     arena = _Arena()
     for i, (step, nodes) in enumerate(zip(program.steps, touched, strict=True)):
         for node in nodes:
-            if node not in places:
+            if node in places:
+                continue
+            if any(isinstance(extent, Extent) for extent in node.type.shape):
+                number = len(program.graph.outputs) + len(program.open_temporaries)
+                places[node] = Place("output", number)
+                program.open_temporaries.append(node.type)
+            else:
                 places[node] = Place("arena", arena.take(_nbytes(node.type)))
         if isinstance(step, SortStep):
             program.scratch[step] = Place("arena", arena.take(step.scratch_bytes))
@@ -278,7 +286,7 @@ class DriverWriter:
             self.do(f"%arena = alloca [{size} x i8], align {ALIGNMENT}")
         elif size:
             # Whoever calls the program hands over a larger arena behind the outputs.
-            position = len(self.program.graph.outputs)
+            position = len(self.program.graph.outputs) + len(self.program.open_temporaries)
             self.do(f"%arena.at = getelementptr ptr, ptr %outputs, i64 {position}")
             self.do("%arena = load ptr, ptr %arena.at")
         for step in self.program.steps:

@@ -386,7 +386,8 @@ def _array_api(
     if axis is None and x.ndim != 1:
         raise ArgumentValueError(f"{name}: {x.type} has not one axis, so axis must be named.")
     axis = canonical_axis(0 if axis is None else axis, x.ndim)
-    dtype = _accumulating(x.dtype) if dtype is None else dtype
+    if dtype is None and run is cumsum:  # JAX promotes narrow integers in sums only
+        dtype = _accumulating(x.dtype)
     result = run(x, axis, dtype)
     if not initial:
         return result

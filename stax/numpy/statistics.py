@@ -386,7 +386,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None
 ) -> tuple[Any, Any]:
-    """Return how many elements of `a` (or what weight) each bin holds, and the edges of the bins."""
+    """Return how many elements of `a` (or what weight) each bin holds, and the bins' edges."""
     edges = histogram_bin_edges(a, bins, range, weights)
     a = reshape(inexact("histogram", a), (-1,))
     units = like(a, 1) if weights is None else reshape(array("histogram", weights), (-1,))

@@ -16,11 +16,12 @@ from stax.array import Array, array_from_numpy
 from stax.extent import Extent
 from stax.graph import Graph
 from stax.lowering.pipeline import Lowered, generate, lower_graph
+from stax.lowering.program import Program
 from stax.runtime import libraries, memory
 from stax.runtime.engine import CompiledModule, compile_module, target
 from stax.runtime.entry import add_variant
-from stax.runtime.executable import Executable
-from stax.types import ArrayType
+from stax.runtime.executable import Executable, ProgramError
+from stax.types import ArrayType, Shape
 
 # Programs that move at least this many bytes let other Python threads run meanwhile.
 RELEASE_GIL_FROM = 1 << 16
@@ -39,7 +40,7 @@ class CompiledProgram:
             "release_gil": program.bytes_moved >= RELEASE_GIL_FROM or len(program.steps) > 8,
         }
         if program.symbols:
-            self._call: Any = _DynamicCall(graph, module, program.symbols, program.call_arena_bytes)
+            self._call: Any = _DynamicCall(graph, module, program)
         else:
             self._call = Executable(module, graph.input_types, graph.output_types, **self.options)  # type: ignore[arg-type]
 
@@ -73,35 +74,30 @@ class CompiledProgram:
 
 
 class _DynamicCall:
-    """Runs a program with symbolic lengths."""
+    """Runs a program with symbolic lengths: results and temporaries are made for each call."""
 
-    def __init__(
-        self, graph: Graph, module: CompiledModule, symbols: tuple[str, ...], arena: int
-    ) -> None:
+    def __init__(self, graph: Graph, module: CompiledModule, program: Program) -> None:
         self.graph = graph
         self.module = module
-        self.symbols = symbols
+        self.symbols = program.symbols
+        self.made = (*graph.output_types, *program.open_temporaries)
+        self.arena_bytes = program.call_arena_bytes
         prototype = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
         self.function = prototype(module.address("program"))
-        assert not arena, "arenas of symbolic size are made by the driver"
 
     def __call__(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         lengths = self._lengths(values)
-        outs = [
-            memory.empty(
-                tuple(e.evaluate(lengths) if isinstance(e, Extent) else e for e in t.shape), t.dtype
-            )
-            for t in self.graph.output_types
-        ]
+        made = [memory.empty(_evaluated(t.shape, lengths), t.dtype) for t in self.made]
+        made.append(np.empty(self.arena_bytes, np.uint8))
         pointers = [
             (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))
-            for arrays in (values, outs)
+            for arrays in (values, made)
         ]
         extents = (ctypes.c_int64 * len(self.symbols))(*(lengths[s] for s in self.symbols))
         status = self.function(libraries.context_address(), *pointers, extents)
         if status:
-            raise MemoryError("a program with symbolic lengths found no memory for its temporaries")
-        return outs
+            raise ProgramError(status)
+        return made[: len(self.graph.outputs)]
 
     def _lengths(self, values: Sequence[np.ndarray]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -110,6 +106,10 @@ class _DynamicCall:
                 if isinstance(extent, Extent) and len(extent.terms) == 1:
                     found[extent.symbols()[0]] = length
         return found
+
+
+def _evaluated(shape: Shape, lengths: dict[str, int]) -> tuple[int, ...]:
+    return tuple(e.evaluate(lengths) if isinstance(e, Extent) else e for e in shape)
 
 
 def lowered(graph: Graph) -> Lowered:
