@@ -37,7 +37,6 @@ from stax.operators.shape import concatenate, expand_dims
 from stax.trace import Proxy, bind, described, links
 from stax.types import ArrayType, KeyType, canonical_dtype, check_dtype, scalar_type
 
-
 _AXES = "Use atleast_1d, or reshape(1)."
 
 

@@ -64,12 +64,12 @@ links = _Links
 class Proxy:
     """Stands for a value while a function is traced; has a type, and a value only on demand."""
 
-    __slots__ = ("__weakref__", "node", "trace")
+    __slots__ = ("__weakref__", "node", "owner")
     __array_priority__ = 100
 
     def __init__(self, node: Node, trace: Trace) -> None:
         self.node = node
-        self.trace = trace
+        self.owner = trace
 
     @property
     def type(self) -> Any:
@@ -100,7 +100,7 @@ class Proxy:
         return self.node.type.weak
 
     def __repr__(self) -> str:
-        return f"Proxy<{self.node.type!r}, {self.trace.transform}>"
+        return f"Proxy<{self.node.type!r}, {self.owner.transform}>"
 
     def __hash__(self) -> NoReturn:
         raise TypeError("traced arrays are not hashable, as arrays are not")
@@ -141,7 +141,7 @@ class Proxy:
         return self._value(errors.ConcretizationTypeError, "tolist() of {} was needed").tolist()
 
     def _value(self, error: builtins.type[errors.StaxError], what: str) -> np.ndarray:
-        value = self.trace.concrete(self)
+        value = self.owner.concrete(self)
         if isinstance(value, np.ndarray):
             return value
         kind = "a mapped array" if value.mapped else "a traced array"
@@ -221,7 +221,7 @@ class Trace(AbstractContextManager["Trace"]):
     def node(self, value: Any) -> Node:
         """Return the node that stands for `value` here, capturing it if it comes from outside."""
         if type(value) is Proxy:
-            if value.trace is self:
+            if value.owner is self:
                 return value.node
             return self._capture(value, value.node.type)
         if type(value) is links.array_class:
@@ -256,9 +256,9 @@ class Trace(AbstractContextManager["Trace"]):
 
     def _check_alive(self, value: Proxy) -> None:
         enclosing = self.parent
-        while enclosing is not None and enclosing is not value.trace:
+        while enclosing is not None and enclosing is not value.owner:
             enclosing = enclosing.parent
-        if enclosing is None or not value.trace.alive:
+        if enclosing is None or not value.owner.alive:
             raise escaped(value)
 
     def _add(self, op: Op, inputs: tuple[Node, ...], type_: Any) -> Node:
@@ -317,7 +317,7 @@ class Trace(AbstractContextManager["Trace"]):
         if value is None:
             return self
         if type(value) is Proxy:
-            found = value.trace.concrete(value)
+            found = value.owner.concrete(value)
             if not isinstance(found, np.ndarray):
                 return found
             self.known[node] = found
@@ -459,7 +459,7 @@ errors.links.surroundings = surroundings
 
 def escaped(proxy: Proxy) -> errors.UnexpectedTracerError:
     """Return the error for a proxy that is used outside its trace."""
-    trace = proxy.trace
+    trace = proxy.owner
     where = "after" if not trace.alive else "outside"
     at = f", called at {trace.call}" if trace.call else ""
     return errors.UnexpectedTracerError(

@@ -93,6 +93,9 @@ _MORE: dict[str, Callable[..., Any]] = {
     "var": lambda lib, x, axis, keepdims: lib.numpy.var(x, axis=axis, keepdims=keepdims),
     "max": lambda lib, x, axis, keepdims: lib.numpy.max(x, axis=axis, keepdims=keepdims),
     "min": lambda lib, x, axis, keepdims: lib.numpy.min(x, axis=axis, keepdims=keepdims),
+    # Which of 0.0 and -0.0 is the larger is not specified for reductions: adding 0 makes both 0.0.
+    "highest": lambda lib, x, axis, keepdims: lib.numpy.max(x, axis=axis, keepdims=keepdims) + 0,
+    "lowest": lambda lib, x, axis, keepdims: lib.numpy.min(x, axis=axis, keepdims=keepdims) + 0,
     "prod": lambda lib, x, axis, keepdims: lib.numpy.prod(x, axis=axis, keepdims=keepdims),
     "any": lambda lib, x, axis, keepdims: lib.numpy.any(x > 0, axis=axis, keepdims=keepdims),
     "all": lambda lib, x, axis, keepdims: lib.numpy.all(x > 0, axis=axis, keepdims=keepdims),
@@ -493,7 +496,7 @@ class Draw:
             return None
         v = self.values[i]
         params = {"axis": self.axes(len(v.shape)), "keepdims": self.flag()}
-        return self.pick(("max", "min")), [i], params, v.size, v.grain
+        return self.pick(("highest", "lowest")), [i], params, v.size, v.grain
 
     def draw_argument(self) -> Any:
         i = self.operand(lambda v: v.grain is not None and v.kind != "b")
@@ -550,7 +553,10 @@ class Draw:
         if ndim:
             axis = self.integer(-ndim, ndim - 1)
             choices["flip"] = lambda: {"axis": self.pick((axis, None))}
-            choices["roll"] = lambda: {"shift": self.integer(-3, 3), "axis": self.pick((axis, None))}
+            choices["roll"] = lambda: {
+                "shift": self.integer(-3, 3),
+                "axis": self.pick((axis, None)),
+            }
             choices["repeat"] = lambda: {"count": self.integer(1, 3), "axis": axis}
             choices["tile"] = lambda: {"counts": (self.integer(1, 2), self.integer(1, 3))[-ndim:]}
             choices["index"] = lambda: {"index": self.index(v.shape)}

@@ -1,8 +1,8 @@
 """The text of every error that bad input gives, in tests/golden/errors.txt.
 
 A message names the broken rule and the op, the values with the user's line for each, what was being
-done, and what to do.  Lines of a case in tests/error_cases.py are printed as `+n`, counted from its `def`, so the
-texts change only when a message does.
+done, and what to do.  Lines of a case in tests/error_cases.py are printed as `+n`, counted from its
+`def`, so the texts change only when a message does.
 """
 
 import inspect

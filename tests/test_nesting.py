@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import pytest
 from hypothesis import given, settings, strategies as st
 
 import stax

@@ -98,6 +98,12 @@ def test_logsumexp_of_nothing_and_of_masked_elements() -> None:
         assert_like_jax(ours, tuple(jax.nn.logsumexp(*args, b=b, return_sign=True)), 1e-6)
 
 
+def test_over_nothing() -> None:
+    nothing = np.zeros((2, 0), np.float32)
+    np.testing.assert_array_equal(stax.nn.logsumexp(nothing, 1), [-np.inf, -np.inf])
+    assert stax.nn.softmax(nothing).shape == stax.nn.log_softmax(nothing).shape == (2, 0)
+
+
 def test_one_hot() -> None:
     for options in ({}, {"axis": 0}, {"dtype": np.int8}):
         for x in (np.array([0, 2, -1, 9]), np.int32(1), np.zeros((2, 0), np.int32)):

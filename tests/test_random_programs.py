@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import pytest
 from hypothesis import given, settings
 
 import stax
@@ -102,7 +101,8 @@ def check_gradients(program: Program) -> None:
     error = 16 * max(coarsest(program, every), 2.0**-23) * (len(program.steps) + 1) * scale
     for found in (ours(*arguments), stax.jit(ours)(*arguments)):
         for left, right in zip(found, theirs, strict=True):
-            assert_same_type(left, right)
+            # A gradient has the type of its argument here; in JAX weak types come and go.
+            assert (left.dtype, left.shape) == (right.dtype, right.shape)
             assert_close(left, right, error)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import sys
 import threading
 import warnings
 import weakref
@@ -66,6 +67,8 @@ class JitFunction(functools.partial):
         return f"<jitted {function_name(self.__wrapped__)}>"
 
     def __reduce__(self) -> Any:
+        if _is_global(self):
+            return self.__qualname__
         return _rebuild, (self.__wrapped__, self._specializer.options)
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
@@ -333,6 +336,14 @@ _MISSED = object()
 def _missed(*args: Any) -> Any:
     """The slow callable of an entry over leaves: says that it does not know the arguments."""
     return _MISSED
+
+
+def _is_global(f: Any) -> bool:
+    """Say whether a function stands in its module under its own name, as a decorated one does."""
+    found: Any = sys.modules.get(getattr(f, "__module__", ""))
+    for part in getattr(f, "__qualname__", "").split("."):
+        found = getattr(found, part, None)
+    return found is f
 
 
 def _call_with_static(

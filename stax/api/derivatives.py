@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,12 +45,40 @@ def _positions(argnums: int | Sequence[int], count: int, name: str) -> tuple[int
     return tuple(a % count for a in given)
 
 
-def _select(args: Sequence[Any], positions: Sequence[int]) -> list[bool]:
-    """Return a flag per leaf of `(args, {})`: whether it belongs to a selected argument."""
-    flags: list[bool] = []
-    for i, arg in enumerate(args):
-        flags += [i in positions] * len(tree.tree_leaves(arg))
-    return flags
+class _Chosen(NamedTuple):
+    """The arguments that are differentiated, and the function of them alone.
+
+    The others are not traced: they may be anything, and what the function sees is what was given.
+    """
+
+    function: Callable[..., Any]
+    selected: tuple[Any, ...]
+    arguments: Arguments
+    names: list[str]
+
+
+def _chosen(
+    transform: str,
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> _Chosen:
+    """Take the arguments that `argnums` names out of a call."""
+    positions = _positions(argnums, len(args), transform)
+
+    @functools.wraps(fun)
+    def of_selected(*selected: Any) -> Any:
+        full_args = list(args)
+        for position, value in zip(positions, selected, strict=True):
+            full_args[position] = value
+        return fun(*full_args, **kwargs)
+
+    selected = tuple(args[p] for p in positions)
+    every = iter(labels(fun, args, {}))
+    by_argument = [[next(every) for _ in tree.tree_leaves(a)] for a in args]
+    names = [name for p in positions for name in by_argument[p]]
+    return _Chosen(of_selected, selected, flatten_arguments(transform, selected, {}, names), names)
 
 
 def value_and_grad(
@@ -71,29 +99,28 @@ def value_and_grad(
 
     @functools.wraps(fun)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        positions = _positions(argnums, len(args), "grad")
-        arguments = flatten_arguments("grad", args, kwargs)
-        flags = _select(args, positions) + [False] * len(tree.tree_leaves(kwargs))
-        names = labels(fun, args, kwargs)
-        _check_inputs(arguments.types, flags, names, holomorphic, allow_int)
+        chosen = _chosen("grad", fun, argnums, args, kwargs)
+        arguments = chosen.arguments
+        _check_inputs(arguments.types, chosen.names, holomorphic, allow_int)
         traced = trace_function(
-            fun, arguments, "grad", values=arguments.leaves, has_aux=has_aux, names=names
+            chosen.function,
+            arguments,
+            "grad",
+            values=arguments.leaves,
+            has_aux=has_aux,
+            names=chosen.names,
         )
         _check_scalar(traced, function_name(fun), holomorphic)
         count, aux_tree = traced.auxiliary
-        differentiated = [
-            f and is_inexact(t.dtype) for f, t in zip(flags, arguments.types, strict=True)
-        ]
-        graph = gradient_graph(traced.graph, differentiated + [False] * len(traced.captures))
+        flags = [is_inexact(t.dtype) for t in arguments.types]
+        graph = gradient_graph(traced.graph, flags + [False] * len(traced.captures))
         outs = inline(graph, [*arguments.leaves, *traced.captures])
         value, aux = outs[0], outs[count : len(traced.graph.outputs)]
         found = iter(outs[len(traced.graph.outputs) :])
         leaves = [
-            next(found) if d else _float0(t)
-            for d, f, t in zip(differentiated, flags, arguments.types, strict=True)
-            if f
+            next(found) if f else _float0(t) for f, t in zip(flags, arguments.types, strict=True)
         ]
-        gradient = _rebuild_arguments(args, positions, leaves)
+        gradient, _ = arguments.treedef.unflatten(leaves)
         result = (value, aux_tree.unflatten(aux)) if has_aux else value
         return result, gradient if not isinstance(argnums, int) else gradient[0]
 
@@ -151,27 +178,10 @@ def _float0(type_: ArrayType) -> np.ndarray:
     return np.zeros(type_.shape, float0)
 
 
-def _rebuild_arguments(
-    args: Sequence[Any], positions: Sequence[int], leaves: Sequence[Any]
-) -> tuple[Any, ...]:
-    """Return the selected arguments with `leaves` in place of theirs, in the order of argnums."""
-    found, rebuilt = iter(leaves), {}
-    for i in sorted(set(positions)):
-        treedef = tree.tree_structure(args[i])
-        rebuilt[i] = treedef.unflatten([next(found) for _ in range(treedef.num_leaves)])
-    return tuple(rebuilt[i] for i in positions)
-
-
 def _check_inputs(
-    types: Sequence[ArrayType],
-    flags: Sequence[bool],
-    names: Sequence[str],
-    holomorphic: bool,
-    allow_int: bool,
+    types: Sequence[ArrayType], names: Sequence[str], holomorphic: bool, allow_int: bool
 ) -> None:
-    for t, f, name in zip(types, flags, names, strict=True):
-        if not f:
-            continue
+    for t, name in zip(types, names, strict=True):
         if is_complex(t.dtype) and not holomorphic:
             raise DTypeError(
                 f"grad: argument {name} is complex, {t!r}.",
@@ -494,7 +504,8 @@ def jacfwd(
 
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        _, partial, selected = _partial(fun, argnums, args, kwargs, "jacfwd", holomorphic)
+        partial, selected, arguments, names = _chosen("jacfwd", fun, argnums, args, kwargs)
+        _check_inputs(arguments.types, names, holomorphic, allow_int=False)
         leaves, treedef = tree.tree_flatten(selected)
         push = functools.partial(jvp, partial, selected, has_aux=has_aux)
         pushed = vmap(
@@ -524,9 +535,8 @@ def jacrev(
 
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        _, partial, selected = _partial(
-            fun, argnums, args, kwargs, "jacrev", holomorphic, allow_int
-        )
+        partial, selected, arguments, names = _chosen("jacrev", fun, argnums, args, kwargs)
+        _check_inputs(arguments.types, names, holomorphic, allow_int)
         out, pull, *aux = vjp(partial, *selected, has_aux=has_aux)
         leaves, treedef = tree.tree_flatten(out)
         columns = vmap(lambda *basis: pull(treedef.unflatten(basis)))(*_basis(leaves))
@@ -553,30 +563,3 @@ def hessian(
 ) -> Callable[..., Any]:
     """Return the Hessian of `fun`: forward over reverse."""
     return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
-
-
-def _partial(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int],
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    name: str,
-    holomorphic: bool,
-    allow_int: bool = False,
-) -> tuple[tuple[int, ...], Callable[..., Any], tuple[Any, ...]]:
-    """Return `fun` as a function of the selected arguments alone, and those arguments."""
-    positions = _positions(argnums, len(args), name)
-
-    @functools.wraps(fun)
-    def of_selected(*selected: Any) -> Any:
-        full_args = list(args)
-        for position, value in zip(positions, selected, strict=True):
-            full_args[position] = value
-        return fun(*full_args, **kwargs)
-
-    selected = tuple(args[p] for p in positions)
-    types = [type_of(x) for x in tree.tree_leaves(selected)]
-    _check_inputs(
-        types, [True] * len(types), labels(of_selected, selected, {}), holomorphic, allow_int
-    )
-    return positions, of_selected, selected

@@ -41,15 +41,20 @@ class Arguments(NamedTuple):
     treedef: tree.TreeDef
 
 
-def flatten_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Arguments:
-    """Flatten `(args, kwargs)`; raises ArgumentError for a leaf that is no array or number."""
+def flatten_arguments(
+    name: str, args: Sequence[Any], kwargs: dict[str, Any], names: Sequence[str] = ()
+) -> Arguments:
+    """Flatten `(args, kwargs)`; raises ArgumentError for a leaf that is no array or number.
+
+    `names` are those of the leaves in errors, where their places in `args` say little.
+    """
     leaves, treedef = tree.tree_flatten((tuple(args), kwargs))
     types = []
     for i, leaf in enumerate(leaves):
         try:
             types.append(leaf.type if isinstance(leaf, ShapeDtypeStruct) else type_of(leaf))
         except (TypeError, ValueError):
-            path = _paths(args, kwargs)[i]
+            path = names[i] if names else _paths(args, kwargs)[i]
             raise ArgumentError(
                 f"{name}: argument {path} is not an array or a number, but of type "
                 f"{type(leaf).__name__}.",
@@ -70,13 +75,12 @@ def _paths(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
 def labels(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
     """Return a printable name for each leaf: the parameter's, and the path inside it."""
     try:
-        parameters = list(inspect.signature(f).parameters.values())
+        parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
-        parameters = []
-    names: list[str] = []
-    for i in range(len(args)):
-        variadic = i >= len(parameters) or parameters[i].kind is inspect.Parameter.VAR_POSITIONAL
-        names.append(f"arg{i}" if variadic else parameters[i].name)
+        parameters = ()  # type: ignore[assignment]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [p.name for p in parameters if p.kind in positional][: len(args)]
+    names += [f"arg{i}" for i in range(len(names), len(args))]
     result = []
     for name, value in [*zip(names, args, strict=True), *sorted(kwargs.items())]:
         for path, _ in tree.tree_flatten_with_path(value)[0]:

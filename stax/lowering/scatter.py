@@ -34,7 +34,10 @@ def scatter_kernels(
     """Return the kernels of a scatter; `sources` are operand, indices and updates in memory."""
     shapes = [n for x in node.inputs for n in x.type.shape]
     if not all(isinstance(n, int) for n in shapes):
-        raise LoweringError(f"scatter of {node.type!r}: symbolic lengths are not compiled.")
+        raise LoweringError(
+            f"scatter of {node.type!r}: symbolic lengths are not compiled.",
+            advice="Compile it for each length: leave out dynamic=.",
+        )
     operand, indices, updates = sources
     return (
         _begin(node, operand, f"{name}_begin", labels),

@@ -106,7 +106,10 @@ def sort_step(
     """Return the step that sorts along the last axis."""
     shape = node.inputs[0].type.shape
     if not all(isinstance(n, int) for n in shape):
-        raise LoweringError(f"sort of {node.inputs[0].type!r}: symbolic lengths are not compiled.")
+        raise LoweringError(
+            f"sort of {node.inputs[0].type!r}: symbolic lengths are not compiled.",
+            advice="Compile it for each length: leave out dynamic=.",
+        )
     if shape[-1] > MOST_ELEMENTS:
         raise LoweringError(f"sort of {node.inputs[0].type!r}: rows are too long.")
     return SortStep(node, tuple(operands), tuple(results))

@@ -106,6 +106,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sum": reductions.sum,
     "swapaxes": manipulation.swapaxes,
     "take": taking.take,
+    "trace": taking.trace,
     "transpose": _transpose,
     "var": reductions.var,
 }

@@ -6,8 +6,8 @@ follows from its being element-wise: the operands have one shape and (but for `s
 a batch axis is one more axis, and one element of the result is the scalar function of one element
 of each operand.
 
-Derivatives follow JAX's conventions at ties and kinks: `maximum(x, x)` splits evenly, `abs` and
-`sign` have derivative 0 at 0.
+Derivatives follow JAX's conventions at ties and kinks: `maximum(x, x)` splits evenly, `abs` has
+derivative 1 at 0 and `sign` has 0.
 """
 
 from __future__ import annotations
@@ -277,6 +277,10 @@ def _power_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
     return mul(t, mul(logarithm, power(x, y) if out is None else out))
 
 
+def _abs_slope(x: Any) -> Any:
+    return select(ge(x, like(x, 0)), like(x, 1), like(x, -1))
+
+
 def _erf_slope(t: Any, out: Any, x: Any) -> Any:
     return mul(mul(like(x, 2 / np.sqrt(np.pi)), t), exp(neg(mul(x, x))))
 
@@ -295,7 +299,7 @@ power = elementwise("pow",   _power,      _power_base, _power_exponent)
 maximum = elementwise("maximum", _first_of_equals(np.maximum, np.greater_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_any)
 minimum = elementwise("minimum", _first_of_equals(np.minimum, np.less_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_any)
 
-abs_  = elementwise("abs",   np.abs,      lambda t, y, x: mul(t, sign(x)), accepts=is_number)
+abs_  = elementwise("abs",   np.abs,      lambda t, y, x: mul(t, _abs_slope(x)), accepts=is_number)
 sign  = elementwise("sign",  np.sign,     None, accepts=is_number)
 floor = elementwise("floor", np.floor,    None, accepts=is_float)
 ceil  = elementwise("ceil",  np.ceil,     None, accepts=is_float)

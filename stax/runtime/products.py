@@ -4,8 +4,8 @@ The one idea: `gemm` splits the longer side of the result into one piece per thr
 into items) and each piece is a single-threaded BLAS call. On two cores this is as fast as BLAS's
 own threads where those do well (1024^3: 7.4 against 8.2 ms) and faster elsewhere (64^3: 3.3
 against 5.6 us; 128x784 @ 784x512: 455 against 490 us); and with a single pool in the process no
-idle BLAS thread spins on the core that the next kernel needs. Splitting the longer side matters: each
-piece packs the other operand in full.
+idle BLAS thread spins on the core that the next kernel needs. Splitting the longer side matters:
+each piece packs the other operand in full.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def logsumexp(
     if where is not None:
         a = choose(where, a, like(a, -math.inf))
     axes = canonical_axes(axis, a.ndim)
-    peak = stop_gradient(reductions.max(a, axes, keepdims=True, initial=-math.inf))
+    peak = _peak(a, axes)
     peak = select(isfinite(peak), peak, like(peak, 0))
     terms = _exp_masked(a, peak, b, where)
     total = reductions.sum(terms, axes, keepdims=True)
@@ -159,6 +159,13 @@ def logsumexp(
     if not keepdims:
         found, sign = (squeeze(v, axes) if axes else v for v in (found, sign))
     return (found, sign) if return_sign else found
+
+
+def _peak(x: Any, axes: Any) -> Any:
+    """Return the largest element over `axes`, held fixed by differentiation; -inf if none is."""
+    empty = 0 in [n for n in (x.shape[i] for i in axes) if isinstance(n, int)]
+    initial = -math.inf if empty else None
+    return stop_gradient(reductions.max(x, axes, keepdims=True, initial=initial))
 
 
 def _exp_masked(a: Any, peak: Any, b: Any, where: Any) -> Any:
@@ -180,7 +187,7 @@ def softmax_over(x: Any, axes: Any, where: Any) -> Any:
     """Return exp(x) over its sum along `axes`, of the elements selected; the others are 0."""
     if where is not None:
         x = choose(where, x, like(x, -math.inf))
-    peak = stop_gradient(reductions.max(x, axes, keepdims=True, initial=-math.inf))
+    peak = _peak(x, axes)
     terms = ops.exp(x - peak)
     result = divide(terms, reductions.sum(terms, axes, keepdims=True, where=where))
     return result if where is None else choose(where, result, like(result, 0))
@@ -196,7 +203,7 @@ def log_softmax(x: Any, /, *, axis: Axis = None) -> Any:
 def log_softmax_over(x: Any, axes: Any, where: Any) -> Any:
     """Return the logarithm of `softmax_over`; elements left out are minus infinity."""
     kept = x if where is None else choose(where, x, like(x, -math.inf))
-    peak = stop_gradient(reductions.max(kept, axes, keepdims=True, initial=-math.inf))
+    peak = _peak(kept, axes)
     shifted = x - peak
     terms = ops.exp(shifted)
     result = shifted - ops.log(reductions.sum(terms, axes, keepdims=True, where=where))

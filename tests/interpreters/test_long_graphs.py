@@ -17,7 +17,7 @@ from stax.verify import verify
 def chain(count: int) -> Any:
     def f(x: Any) -> Any:
         for _ in range(count // 3):
-            x = snp.sin(x) * 0.999 + 0.001
+            x = (snp.sin(x) + x) * 0.5
         return x
 
     return f
@@ -34,7 +34,7 @@ def seconds(count: int) -> float:
     assert evaluate(gradient, [np.float32(1)])[0] < 1
     assert isinstance(gradient.structural_hash, int)
     assert stax.vmap(f)(np.ones(2, np.float32)).shape == (2,)
-    value, tangent = stax.jvp(f, (1.0,), (1.0,))
+    _, tangent = stax.jvp(f, (1.0,), (1.0,))
     _, pull = stax.vjp(f, 1.0)
     np.testing.assert_allclose(pull(1.0)[0], tangent, rtol=1e-3)
     return time.perf_counter() - start

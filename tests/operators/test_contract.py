@@ -169,7 +169,7 @@ def test_symbolic_lengths() -> None:
         x = trace.input(ArrayType(float32, (n, 4, m)), "x")
         w = trace.input(ArrayType(float32, (m, 5)), "w")
         assert matmul(x, w).shape == (n, 4, 5)
-        assert vmap(matmul)(x, x.trace.input(ArrayType(float32, (n, m, 7)), "y")).shape == (n, 4, 7)
+        assert vmap(matmul)(x, x.owner.input(ArrayType(float32, (n, m, 7)), "y")).shape == (n, 4, 7)
 
 
 def test_errors_name_the_axes() -> None:

@@ -1,0 +1,71 @@
+"""Lowered and compiled programs as objects: their texts and analyses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stax
+import stax.numpy as snp
+
+X = np.ones((8, 64), np.float32)
+Golden = Callable[[str, Any], None]
+
+
+@stax.jit
+def softmax(x: Any) -> Any:
+    e = snp.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_stages_as_text(golden: Golden) -> None:
+    lowered = softmax.lower(X)
+    golden("stages/softmax_graph", lowered.as_text())
+    golden("stages/softmax_kernels", lowered.as_text("kernels"))
+    llvm = lowered.as_text("llvm")
+    assert llvm.count("define i32 @program(") == 1
+    assert "@kernel0" in llvm
+    assert lowered.as_text() == str(softmax.trace(X))
+
+
+def test_unknown_stage() -> None:
+    with pytest.raises(ValueError, match="unknown stage 'hlo'"):
+        softmax.lower(X).as_text("hlo")
+
+
+def test_lowering_abstract_arguments() -> None:
+    abstract = stax.ShapeDtypeStruct((8, 64), "float32")
+    assert softmax.lower(abstract).as_text("kernels") == softmax.lower(X).as_text("kernels")
+
+
+def test_lowering_does_not_run_or_compile() -> None:
+    jitted = stax.jit(lambda x: x * 2)
+    huge = stax.ShapeDtypeStruct((1 << 20, 1 << 20), "float32")
+    assert "vector" in jitted.lower(huge).as_text("kernels")
+
+
+def test_memory_analysis() -> None:
+    found = softmax.lower(X).compile().memory_analysis()
+    assert found.argument_size_in_bytes == found.output_size_in_bytes == X.nbytes
+    assert found.temp_size_in_bytes == 0
+    assert found.alias_size_in_bytes == 0
+
+    def two_products(x: Any) -> Any:
+        return snp.tanh(x @ x.T) @ x
+
+    temp = stax.jit(two_products).lower(np.ones((64, 64), np.float32)).compile()
+    assert temp.memory_analysis().temp_size_in_bytes >= 64 * 64 * 4
+
+
+def test_cost_analysis() -> None:
+    cost = softmax.lower(X).compile().cost_analysis()
+    assert cost["bytes accessed"] == 2 * X.nbytes
+    assert cost["kernels"] == 1
+    assert cost["nodes"] == len(softmax.trace(X).nodes)
+
+
+def test_text_of_a_compiled_program() -> None:
+    lowered = softmax.lower(X)
+    assert lowered.compile().as_text() == lowered.as_text("llvm")
+    assert lowered.compile().as_text("graph") == lowered.as_text()
