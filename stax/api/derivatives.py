@@ -101,7 +101,7 @@ def value_and_grad(
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         chosen = _chosen("grad", fun, argnums, args, kwargs)
         arguments = chosen.arguments
-        _check_inputs(arguments.types, chosen.names, holomorphic, allow_int)
+        _check_inputs("grad", arguments.types, chosen.names, holomorphic, allow_int)
         traced = trace_function(
             chosen.function,
             arguments,
@@ -179,12 +179,16 @@ def _float0(type_: ArrayType) -> np.ndarray:
 
 
 def _check_inputs(
-    types: Sequence[ArrayType], names: Sequence[str], holomorphic: bool, allow_int: bool
+    transform: str,
+    types: Sequence[ArrayType],
+    names: Sequence[str],
+    holomorphic: bool,
+    allow_int: bool,
 ) -> None:
     for t, name in zip(types, names, strict=True):
         if is_complex(t.dtype) and not holomorphic:
             raise DTypeError(
-                f"grad: argument {name} is complex, {t!r}.",
+                f"{transform}: argument {name} is complex, {t!r}.",
                 values=[(name, repr(t), "")],
                 advice=(
                     "Use holomorphic=True for a holomorphic function, or differentiate real "
@@ -193,13 +197,13 @@ def _check_inputs(
             )
         if holomorphic and not is_complex(t.dtype):
             raise DTypeError(
-                f"grad: with holomorphic=True argument {name} must be complex, got {t!r}.",
+                f"{transform}: with holomorphic=True argument {name} must be complex, got {t!r}.",
                 values=[(name, repr(t), "")],
                 advice="Convert it with astype(complex), or leave out holomorphic=True.",
             )
         if not is_inexact(t.dtype) and not allow_int:
             raise DTypeError(
-                f"grad: argument {name} has type {t!r}, and integers have no gradient.",
+                f"{transform}: argument {name} has type {t!r}, and integers have no gradient.",
                 values=[(name, repr(t), "")],
                 advice=(
                     "Convert it with astype(float), leave it out of argnums, or use allow_int=True."
@@ -505,7 +509,7 @@ def jacfwd(
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         partial, selected, arguments, names = _chosen("jacfwd", fun, argnums, args, kwargs)
-        _check_inputs(arguments.types, names, holomorphic, allow_int=False)
+        _check_inputs("jacfwd", arguments.types, names, holomorphic, allow_int=False)
         leaves, treedef = tree.tree_flatten(selected)
         push = functools.partial(jvp, partial, selected, has_aux=has_aux)
         pushed = vmap(
@@ -536,7 +540,7 @@ def jacrev(
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         partial, selected, arguments, names = _chosen("jacrev", fun, argnums, args, kwargs)
-        _check_inputs(arguments.types, names, holomorphic, allow_int)
+        _check_inputs("jacrev", arguments.types, names, holomorphic, allow_int)
         out, pull, *aux = vjp(partial, *selected, has_aux=has_aux)
         leaves, treedef = tree.tree_flatten(out)
         columns = vmap(lambda *basis: pull(treedef.unflatten(basis)))(*_basis(leaves))

@@ -21,21 +21,20 @@ from stax.interpreters.interpret import inline
 from stax.interpreters.simplify import simplify
 from stax.lowering.element import is_unit, static_size
 from stax.lowering.own import is_own_kernel
+from stax.lowering.split import split_reductions
 from stax.op import Op, has_rule
-from stax.operators.broadcast import Reduction, broadcast_in_dim
+from stax.operators.broadcast import Reduction, broadcast_in_dim, reduce_sum
 from stax.operators.contract import DotGeneral
 from stax.operators.elementwise import convert, mul
 from stax.operators.index import Scatter
 from stax.operators.reshape import Reshape, Transpose, reshape
 from stax.operators.sort import Sort
 from stax.trace import Proxy, Trace, bind, results
-from stax.types import NUMERIC, SHORT_NAMES, ArrayType, accumulator, is_complex
+from stax.types import NUMERIC, SHORT_NAMES, ArrayType, accumulator, bool_, is_complex
 from stax.verify import verified
 
-# A reduction to fewer results than this is split when it reads at least that many elements.
-FEW_RESULTS = 8
-MANY_ELEMENTS = 1 << 15
-CHUNKS = 64
+# A product with a vector whose sums have fewer terms is computed by a loop inside a map.
+LONG_SUM = 16
 # What kernels compute with.
 COMPILED = frozenset(d for d in NUMERIC if not is_complex(d))
 
@@ -60,7 +59,7 @@ def prepare(graph: Graph) -> Graph:
     """Return `graph` in the form that `fuse` takes; raises LoweringError where there is none."""
     # Rewriting opens identities across what were boundaries, and an identity may turn an output
     # into an input, so outputs get memory of their own last.
-    prepared = _own_outputs(simplify(_flat(graph)))
+    prepared = _own_outputs(simplify(split_reductions(simplify(_flat(graph)))))
     for node in (*prepared.inputs, *prepared.nodes):
         _check(node)
     return prepared
@@ -119,6 +118,8 @@ def _rewritten(op: Op, inputs: list[Any]) -> Any:
             return _reduction(op, inputs[0])
         case DotGeneral() if not op.contracting[0]:
             return _outer_product(op, *inputs)
+        case DotGeneral() if (vector := _vector_side(op, *inputs)) is not None:
+            return _vector_product(op, inputs, vector)
         case DotGeneral():
             return _product(op, *inputs)
         case Sort() if op.axis != inputs[0].type.ndim - 1:
@@ -135,26 +136,7 @@ def _reduction(op: Any, x: Any) -> Any:
     kept = tuple(shape[a] for a in range(len(shape)) if a not in op.axes)
     if not long_axes:
         return reshape(x, kept)
-    if static_size(kept) < FEW_RESULTS and static_size(shape) >= MANY_ELEMENTS:
-        return _two_steps(op, x, long_axes)
     return bind(op, x)
-
-
-def _two_steps(op: Any, x: Any, axes: tuple[int, ...]) -> Any:
-    """Reduce in two steps, the first of which has many results."""
-    cls, shape = type(op), x.type.shape
-    if len(axes) > 1:
-        last = axes[-1]
-        return bind(cls(tuple(a for a in op.axes if a != last)), bind(cls((last,)), x))
-    (axis,) = axes
-    length = shape[axis]
-    if not isinstance(length, int) or length % CHUNKS:
-        return bind(op, x)
-    cut = reshape(x, (*shape[:axis], CHUNKS, length // CHUNKS, *shape[axis + 1 :]))
-    rows = bind(cls((axis + 1,)), cut)
-    rest = tuple(a for a in op.axes if a != axis)
-    total = bind(cls(tuple(sorted({axis, *rest}))), rows)
-    return reshape(total, tuple(shape[a] for a in op.kept(len(shape))))
 
 
 def _outer_product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
@@ -168,6 +150,45 @@ def _outer_product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
         wide = convert(x, out.dtype)
         places.append(_placed(wide, out.shape, [target[a] for a in range(x.type.ndim)]))
     return mul(*places)
+
+
+def _vector_side(op: DotGeneral, lhs: Any, rhs: Any) -> int | None:
+    """Return which operand of a product has no free axes, if one has and the sums are long."""
+    terms = static_size(tuple(lhs.type.shape[a] for a in op.contracting[0]))
+    if terms < LONG_SUM or op.accumulates(lhs.type.dtype, rhs.type.dtype) == bool_:
+        return None
+    free = op.free(lhs.type.ndim, rhs.type.ndim)
+    for side, x in ((1, rhs), (0, lhs)):
+        if all(is_unit(x.type.shape[a]) for a in free[side]):
+            return side
+    return None
+
+
+def _vector_product(op: DotGeneral, operands: list[Any], side: int) -> Any:
+    """Write a product with a vector as a multiplication and a sum.
+
+    It reads the matrix once and does two operations per element, so memory sets the pace; as a
+    reduction it runs along memory whichever axis is summed, and what stands around it joins it.
+    """
+    out = op.abstract_eval(*(x.type for x in operands))
+    wide = op.accumulates(*(x.type.dtype for x in operands))
+    vector, matrix = (convert(operands[i], wide) for i in (side, 1 - side))
+    shape, free = matrix.type.shape, op.free(*(x.type.ndim for x in operands))
+    pairs = [
+        pair
+        for groups in (op.batching, op.contracting)
+        for pair in zip(groups[side], groups[1 - side], strict=True)
+    ]
+    target = dict(pairs)
+    kept = [a for a in range(vector.type.ndim) if a in target]
+    flat = reshape(vector, tuple(vector.type.shape[a] for a in kept))
+    products = mul(matrix, _placed(flat, shape, [target[a] for a in kept]))
+    total = reduce_sum(products, sorted(op.contracting[1 - side]))
+    left = [a for a in range(len(shape)) if a not in op.contracting[1 - side]]
+    order = tuple(left.index(a) for a in (*op.batching[1 - side], *free[1 - side]))
+    if order != tuple(range(len(order))):
+        total = bind(Transpose(order), total)
+    return convert(reshape(total, out.shape), out.dtype, out.weak)
 
 
 def _product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
