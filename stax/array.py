@@ -35,7 +35,14 @@ from stax.operators.arithmetic import install_operators
 from stax.operators.elementwise import Convert, convert
 from stax.operators.shape import concatenate, expand_dims
 from stax.trace import Proxy, bind, described, links
-from stax.types import ArrayType, KeyType, canonical_dtype, check_dtype, scalar_type
+from stax.types import (
+    ArrayType,
+    KeyType,
+    canonical_dtype,
+    check_dtype,
+    is_python_number,
+    scalar_type,
+)
 
 _AXES = "Use atleast_1d, or reshape(1)."
 
@@ -258,8 +265,10 @@ def value_of(array: Array) -> np.ndarray:
 def _numeric(array: Array) -> np.ndarray:
     value = value_of(array)
     if isinstance(array.dtype, KeyType):
-        raise DTypeError(f"random keys ({array.type}) are not numbers.",
-                         advice="Use random.key_data to look at their bits.")  # fmt: skip
+        raise DTypeError(
+            f"random keys ({array.type}) are not numbers.",
+            advice="Use random.key_data to look at their bits.",
+        )
     return value
 
 
@@ -281,7 +290,7 @@ def asarray(value: Any, dtype: Any = None) -> Any:
         return length if wanted is None else convert(length, wanted)
     if isinstance(value, list | tuple):
         return _from_sequence(value, wanted)
-    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+    if is_python_number(value):
         kind = scalar_type(value) if wanted is None else ArrayType(wanted, ())
         return array_from_numpy(_number(value, kind.dtype), kind)
     return _from_numpy(_buffer(value), wanted)
@@ -289,11 +298,11 @@ def asarray(value: Any, dtype: Any = None) -> Any:
 
 def as_operand(value: Any) -> Any:
     """Return an operand of an op as an array; sequences are refused, as in JAX."""
-    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__jax_array__"):
-        return asarray(value)
-    if isinstance(value, list | tuple):
-        raise ArgumentError(f"arrays and numbers are operands, not a {type(value).__name__}.",
-                            advice="Convert it first: stax.numpy.asarray(...).")  # fmt: skip
+    if isinstance(value, list | tuple) and not hasattr(value, "__jax_array__"):
+        raise ArgumentError(
+            f"arrays and numbers are operands, not a {type(value).__name__}.",
+            advice="Convert it first: stax.numpy.asarray(...).",
+        )
     return asarray(value)
 
 
@@ -316,8 +325,11 @@ def _buffer(value: Any) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind in "OSUMm":
         kind = type(value).__name__ if array.dtype.kind == "O" else f"dtype {array.dtype}"
-        raise DTypeError(f"{kind} is not the type of an array: arrays hold numbers.",
-                         values=[("value", repr(value)[:60], "")], advice=_NUMBERS)  # fmt: skip
+        raise DTypeError(
+            f"{kind} is not the type of an array: arrays hold numbers.",
+            values=[("value", repr(value)[:60], "")],
+            advice=_NUMBERS,
+        )
     return array
 
 
@@ -328,10 +340,8 @@ def _from_numpy(value: np.ndarray, dtype: Any) -> Array:
     if dtype is None:
         native = native.astype(kind, copy=False)
     elif native.dtype != kind:
-        real = (
-            native.real if types.is_complex(native.dtype) and not types.is_complex(kind) else native
-        )
-        native = Convert(kind, False).evaluate(real)
+        drops_imaginary = types.is_complex(native.dtype) and not types.is_complex(kind)
+        native = Convert(kind, False).evaluate(native.real if drops_imaginary else native)
     owned = native.copy(order="C") if np.may_share_memory(native, value) else native
     return array_from_numpy(owned, ArrayType(kind, value.shape))
 
@@ -373,7 +383,7 @@ def _leaf_type(value: Any) -> ArrayType:
     """Return the type of an element of a list, its shape left out."""
     if isinstance(value, Array):
         return ArrayType(value.dtype, (), value.weak_type)
-    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+    if is_python_number(value):
         return scalar_type(value)
     return ArrayType(canonical_dtype(_buffer(value).dtype), ())
 
@@ -393,7 +403,7 @@ def _stack(rows: Sequence[Any], dtype: Any) -> Any:
             shapes = ", ".join(str(r.shape) for r in rows)
             raise ShapeError(f"the arrays of a list must have one shape, got {shapes}.")
     if dtype is None:
-        common, weak = types.promote(*(ArrayType(r.dtype, (), r.weak_type) for r in rows))
+        common, weak = types.promote(*(r.type for r in rows))
     else:
         common, weak = dtype, False
     return concatenate([expand_dims(convert(r, common, weak), (0,)) for r in rows], 0)

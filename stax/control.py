@@ -19,7 +19,7 @@ from stax.interpreters.jvp import jvp
 from stax.interpreters.linearize import linearize
 from stax.interpreters.transpose import transpose
 from stax.op import Batch, Linear, Op
-from stax.trace import bind, full, results
+from stax.trace import bind, results, zeros
 from stax.types import ArrayType, TupleType
 
 
@@ -68,12 +68,10 @@ class Call(Op):
     def transpose(self, ct: Any, *inputs: Any) -> Sequence[Any]:
         flags = [isinstance(x, Linear) for x in inputs]
         graph, has_ct = transpose(self.graph, flags)
-        cts = [
-            _zeros(t) if c is None else c for c, t in zip(ct, self.graph.output_types, strict=True)
-        ]
-        found = iter(
-            results(bind(Call(graph), *(x for x in inputs if not isinstance(x, Linear)), *cts))
-        )
+        types = self.graph.output_types
+        cts = [zeros(t) if c is None else c for c, t in zip(ct, types, strict=True)]
+        known = [x for x in inputs if not isinstance(x, Linear)]
+        found = iter(results(bind(Call(graph), *known, *cts)))
         marks = iter(has_ct)
         return [next(found) if f and next(marks) else None for f in flags]
 
@@ -83,10 +81,6 @@ class Call(Op):
 
     def names_axis(self, axis_name: Any) -> bool:
         return any(node.op.names_axis(axis_name) for node in self.graph.nodes)
-
-
-def _zeros(type_: ArrayType) -> Any:
-    return full(type_.shape, 0, type_.dtype)
 
 
 def _spread(tangents: Sequence[Any], marks: Sequence[bool]) -> tuple[Any, ...]:

@@ -185,16 +185,4 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     return bool(np.can_cast(np.dtype(source), np.dtype(to), casting))
 
 
-def common_dtype(*arrays: Any) -> tuple[Any, bool]:
-    """Return the dtype and the weak flag that `arrays` are promoted to."""
-    return types.promote(*(ArrayType(x.dtype, (), x.weak_type) for x in arrays))
-
-
-def inexact_dtype(dtype: Any) -> Any:
-    """Return the floating type in which functions of integers are computed."""
-    if types.is_inexact(dtype):
-        return dtype
-    return types.float64 if dtype in (types.int64, types.uint64) else types.float32
-
-
 key = key_fry

@@ -111,6 +111,11 @@ class Node:
 
     __match_args__ = ("op", "inputs")
 
+    @property
+    def label(self) -> str:
+        """The name of an input, of a parameter say; empty where there is none."""
+        return self.op.label if isinstance(self.op, Input) else ""
+
     def __repr__(self) -> str:
         return f"<{self.op!r}: {self.type!r}>"
 

@@ -53,8 +53,7 @@ class _Names:
         self.names: dict[Node, str] = {}
         taken: set[str] = set()
         for i, node in enumerate(graph.inputs):
-            label = getattr(node.op, "label", "") or f"in{i}"
-            self.names[node] = unique(label, taken)
+            self.names[node] = unique(node.label or f"in{i}", taken)
         number = 0
         for node in graph.nodes:
             if is_inline(node):

@@ -7,9 +7,11 @@ unmapped arguments of an eager `vmap`); then a proxy's value is computed on dema
 works there as in NumPy.  A trace that was asked for a value is marked `concretised` and its graph
 must not be cached.
 
-    >>> with Trace("double", "example") as trace:
+    >>> with Trace("first", "example") as trace:
     ...     x = trace.input(ArrayType(np.dtype("float32"), (3,)), "x")
-    ...     graph = trace.finish([bind(add, x, x)])
+    ...     graph = trace.finish([x, full((), 1, x.dtype)])
+    >>> [node.op.name for node in graph.outputs]
+    ['input', 'constant']
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from stax.types import (
     TupleType,
     canonical_dtype,
     int_dtype,
+    is_python_number,
     scalar_type,
 )
 
@@ -48,7 +51,7 @@ def current_trace() -> Trace | None:
 # --- links to layers above, registered there ---
 
 
-class _Links:
+class links:
     """What this layer needs from above: running an op on arrays, and making an array."""
 
     run: Callable[..., Any]  # (op, args) -> Array: interpreters.evaluate
@@ -56,9 +59,6 @@ class _Links:
     evaluate: Callable[..., Any]  # (nodes, known) -> None: interpreters.evaluate
     as_array: Callable[..., Any]  # (value) -> Array: array
     array_class: Any = type(None)
-
-
-links = _Links
 
 
 class Proxy:
@@ -168,8 +168,9 @@ _ADVICE: dict[type, str] = {
 class Trace(AbstractContextManager["Trace"]):
     """Records one function; a context manager that makes it the current trace.
 
-    `transform` names what the trace is for, `function` what is traced; `values`, if given, are the
-    known values of the inputs in order (arrays, proxies of an enclosing trace, or None).
+    `transform` names what the trace is for, `function` what is traced, `call` the user's line that
+    asked for it; `mapped` says that inputs without a value are unknown because vmap maps them.
+    While `source` and `scope` are set, new nodes get them in place of the user's line.
     """
 
     def __init__(
@@ -226,20 +227,18 @@ class Trace(AbstractContextManager["Trace"]):
             return self._capture(value, value.node.type)
         if type(value) is links.array_class:
             return self._capture(value, value.type)
-        if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+        if is_python_number(value):
             return self._constant(value, scalar_type(value))
         if isinstance(value, np.generic):
             return self._constant(value, ArrayType(canonical_dtype(value.dtype), ()))
         if isinstance(value, Extent):
-            op = Length(value, int_dtype())
-            return self._add(op, (), op.abstract_eval())
+            return self.apply(Length(value, int_dtype()), ())
         array = links.as_array(value)
         return self._capture(array, array.type)
 
     def _constant(self, value: Any, type_: ArrayType) -> Node:
         data = np.asarray(value).astype(type_.dtype).tobytes()
-        op = Constant(data, type_.dtype, (), type_.weak)
-        return self._add(op, (), type_)
+        return self.apply(Constant(data, type_.dtype, (), type_.weak), ())
 
     def _capture(self, value: Any, type_: ArrayType) -> Node:
         found = self._captured.get(id(value if type(value) is not Proxy else value.node))
@@ -260,14 +259,6 @@ class Trace(AbstractContextManager["Trace"]):
             enclosing = enclosing.parent
         if enclosing is None or not value.owner.alive:
             raise escaped(value)
-
-    def _add(self, op: Op, inputs: tuple[Node, ...], type_: Any) -> Node:
-        found = self.builder.find(op, inputs)
-        if found is not None:
-            return found
-        source = self.source or user_source()
-        scope = name_stack() if self.scope is None else self.scope
-        return self.builder.add(op, inputs, type_, source, scope)
 
     def apply(self, op: Op, nodes: tuple[Node, ...]) -> Node:
         """Return the node that applies `op`, deriving its type if it is new."""
@@ -338,7 +329,7 @@ def type_of(value: Any) -> ArrayType:
     """Return the type of a proxy, an array, a number or anything `as_array` accepts."""
     if type(value) is Proxy or type(value) is links.array_class:
         return value.type
-    if isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic):
+    if is_python_number(value):
         return scalar_type(value)
     if isinstance(value, Extent):
         return ArrayType(int_dtype(), (), True)
@@ -356,10 +347,19 @@ def full(shape: Shape, value: Any, dtype: Any, weak: bool = False) -> Any:
     return bind(Constant(data, dtype, shape, weak))
 
 
+def as_array(value: Any) -> Any:
+    """Return `value` as an array; proxies and arrays are returned as they are."""
+    return value if is_array(value) else links.as_array(value)
+
+
+def zeros(type_: ArrayType) -> Any:
+    """Return zeros of the shape and dtype of `type_`; they are never weak."""
+    return full(type_.shape, 0, type_.dtype)
+
+
 def zeros_like(value: Any) -> Any:
-    """Return zeros of the type of `value`."""
-    t = type_of(value)
-    return full(t.shape, 0, t.dtype)
+    """Return zeros of the shape and dtype of `value`."""
+    return zeros(type_of(value))
 
 
 def results(proxy: Any) -> tuple[Any, ...]:
@@ -387,8 +387,8 @@ def described(node: Node, here: Source | None = None) -> str:
     while here is not None and node.source == here and len(node.inputs) == 1:
         node = node.inputs[0]
     where = node.source.shown() if node.source else ""
-    if isinstance(node.op, Input) and node.op.label:
-        return f"parameter {node.op.label}  {node.source or ''}".rstrip()
+    if node.label:
+        return f"parameter {node.label}  {node.source or ''}".rstrip()
     return f"constant {node.op.value}" if isinstance(node.op, Constant) else where
 
 
@@ -401,9 +401,8 @@ def operand_rows(kinds: Sequence[Any], origins: Sequence[str]) -> list[errors.Va
 
 def named_row(proxy: Proxy) -> errors.Value:
     """Return a traced array as a row of an error: by the name of its parameter or of its op."""
-    op = proxy.node.op
-    label = isinstance(op, Input) and op.label
-    return (label or op.name, repr(proxy.type), described(proxy.node))
+    node = proxy.node
+    return node.label or node.op.name, repr(proxy.type), described(node)
 
 
 def doing() -> list[str]:

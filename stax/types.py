@@ -95,14 +95,29 @@ def is_bool(dtype: Any) -> bool:
     return bool(dtype == bool_)
 
 
+def is_bits(dtype: Any) -> bool:
+    """Say whether `dtype` is bool or an integer: the types with bitwise operators."""
+    return dtype.kind in "biu"
+
+
+def is_number(dtype: Any) -> bool:
+    """Say whether `dtype` is an integer, floating or complex, not bool."""
+    return is_integer(dtype) or is_inexact(dtype)
+
+
+def is_numeric(dtype: Any) -> bool:
+    """Say whether `dtype` is a number or bool; random keys and float0 are not."""
+    return dtype in NUMERIC
+
+
+def is_ordered(dtype: Any) -> bool:
+    """Say whether elements of `dtype` have an order: bool, integers, real floating types."""
+    return is_numeric(dtype) and not is_complex(dtype)
+
+
 def accumulator(dtype: np.dtype) -> np.dtype:
     """Return the type in which sums and products of `dtype` accumulate."""
     return float32 if dtype in (float16, bfloat16) else dtype
-
-
-def real_part(dtype: np.dtype) -> np.dtype:
-    """Return the type of the real part of `dtype`."""
-    return {complex64: float32, complex128: float64}.get(dtype, dtype)
 
 
 def check_dtype(dtype: Any) -> Any:
@@ -146,6 +161,13 @@ def float_dtype() -> np.dtype:
 def complex_dtype() -> np.dtype:
     """Return the default complex type: complex64, or complex128 with enable_x64."""
     return complex128 if config.enable_x64 else complex64
+
+
+def inexact_dtype(dtype: Any) -> Any:
+    """Return the type in which functions of real analysis compute: integers become floats."""
+    if is_inexact(dtype):
+        return dtype
+    return float64 if dtype in (int64, uint64) else float32
 
 
 _NARROW = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
@@ -255,6 +277,16 @@ class TupleType:
 
 
 Type: TypeAlias = ArrayType | TupleType
+
+
+_PYTHON_NUMBERS = frozenset({bool, int, float, complex})
+
+
+def is_python_number(value: Any) -> bool:
+    """Say whether `value` is a Python number; NumPy's scalars are arrays without axes."""
+    return type(value) in _PYTHON_NUMBERS or (
+        isinstance(value, bool | int | float | complex) and not isinstance(value, np.generic)
+    )
 
 
 def scalar_type(value: bool | int | float | complex) -> ArrayType:

@@ -72,6 +72,22 @@ def cotangents_of(lib: Any, out: Any) -> Any:
     )
 
 
+def assert_like(ours: Any, theirs: Any) -> None:
+    """Compare two results, each a pytree of arrays."""
+    left, structure = stax.tree.flatten(ours)
+    right, expected = jax.tree.flatten(theirs)
+    assert str(structure) == str(expected)
+    for x, y in zip(left, right, strict=True):
+        assert (x.dtype, x.shape) == (y.dtype, y.shape)
+        if is_float(y):
+            a, b = np.asarray(x, np.float64), np.asarray(y, np.float64)
+            scale = max(1.0, np.abs(b).max(initial=0.0))
+            epsilon = 2e-2 if y.dtype == np.float16 else 2e-4
+            np.testing.assert_allclose(a / scale, b / scale, rtol=0, atol=epsilon)
+        elif y.dtype != jax.dtypes.float0:
+            np.testing.assert_array_equal(x, y)
+
+
 # --- transforms ---
 
 

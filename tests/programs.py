@@ -192,7 +192,9 @@ class Value:
     @property
     def kind(self) -> str:
         dtype = self.type.dtype
-        return "f" if jax.numpy.issubdtype(dtype, np.floating) else np.dtype(dtype).kind
+        if jax.numpy.issubdtype(dtype, np.floating):
+            return "f"
+        return "i" if jax.numpy.issubdtype(dtype, np.integer) else "b"
 
     @property
     def bits(self) -> int:
@@ -308,15 +310,20 @@ class Draw:
             dtype = self.pick((*self.dtypes, *self.dtypes, "int32", "bool") if k else self.dtypes)
             weak = k > 0 and dtype in ("float32", "int32") and self.integer(0, 5) == 0
             shape = () if weak else self.pick((base, base, base[1:], self.shape()))
-            is_rough = dtype not in ("int32", "bool") and not weak and self.flag()
-            grain = None if is_rough else 1.0 if dtype in ("int32", "bool") else 0.25
-            size = 4.0 if dtype == "int32" else 2.0
+            floating = "float" in dtype
+            is_rough = floating and not weak and self.flag()
+            grain = None if is_rough else 0.25 if floating else 1.0
+            size = 4.0 if "int" in dtype else 2.0
             if weak and jax.config.jax_enable_x64:
                 dtype = dtype.replace("32", "64")
             type_ = jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
             self.values.append(Value(type_, size, grain))
             rough.append(is_rough)
         return tuple(rough)
+
+    def one_input(self, shape: tuple[int, ...]) -> tuple[bool, ...]:
+        self.values.append(Value(jax.ShapeDtypeStruct(shape, self.dtypes[0]), 2.0, 0.25))
+        return (False,)
 
     def step(self) -> None:
         """Add a step of some family, unless it does not apply to the values there are."""
@@ -452,7 +459,7 @@ class Draw:
             return None
         v = self.values[i]
         dtype = self.pick((*self.dtypes, "int32", "bool", "float32"))
-        grain = 1.0 if dtype in ("int32", "bool") else v.grain
+        grain = v.grain if "float" in dtype else 1.0
         return "astype", [i], {"dtype": dtype}, v.size, grain
 
     def draw_clip(self) -> Any:
@@ -714,16 +721,21 @@ LAST_BIT = (
 )  # fmt: skip
 
 
+# What compiles once for all lengths.
+LENGTHLESS = ("smooth", "binary", "exact_unary", "compare", "where", "reduce", "along", "clip")
+
+
 @st.composite
 def programs(
     draw: Any,
     dtypes: Sequence[str] = ("float32",),
     families: Sequence[str] = ALL,
     steps: int = 10,
+    shape: Sequence[int] | None = None,
 ) -> Program:
-    """Draw a program of at most `steps` steps."""
+    """Draw a program of at most `steps` steps, of one input of `shape` if that is given."""
     made = Draw(draw, dtypes, families)
-    rough = made.inputs()
+    rough = made.inputs() if shape is None else made.one_input(tuple(shape))
     for _ in range(draw(st.integers(1, steps))):
         made.step()
     count, first = len(made.values), len(rough)

@@ -110,9 +110,9 @@ def check_mapped(program: Program) -> None:
     """Compare vmap with JAX's, over some of the arguments."""
     single, batch = program.arguments(), program.arguments(leading=(3,))
     mapped = [(program.seed >> i) % 3 > 0 for i in range(len(single))]
-    mapped[0] |= not any(mapped)
     weak = [x.type.weak_type for x in program.inputs]
     mapped = [m and not w for m, w in zip(mapped, weak, strict=True)]
+    mapped[0] |= not any(mapped)  # the first input is never weak
     in_axes = tuple(0 if m else None for m in mapped)
     arguments = [b if m else s for s, b, m in zip(single, batch, mapped, strict=True)]
     every = stax.vmap(lambda *xs: program.trace(stax, *xs), in_axes)(*arguments)
@@ -123,6 +123,54 @@ def check_mapped(program: Program) -> None:
         for left in (every[i], compiled):
             assert_same_type(left, right)
             assert_close(left, right, error)
+
+
+def check_second_order(program: Program) -> None:
+    """Compare a product of the Hessian with a vector with JAX's, forward over reverse."""
+    arguments, argnums = program.arguments(), differentiable(program)
+    every = program.trace(stax, *(stax.numpy.asarray(x) for x in arguments))
+
+    def product(lib: Any) -> Any:
+        def run(*xs: Any) -> Any:
+            def gradient(*chosen: Any) -> Any:
+                full = list(xs)
+                for i, x in zip(argnums, chosen, strict=True):
+                    full[i] = x
+                return lib.grad(loss_of(program, lib), argnums)(*full)
+
+            chosen = tuple(lib.numpy.asarray(xs[i]) for i in argnums)
+            return lib.jvp(gradient, chosen, tuple(lib.numpy.cos(x) for x in chosen))
+
+        return run
+
+    theirs = jax.tree.leaves(jax.jit(product(jax))(*arguments))
+    scale = magnitude([*every, *theirs]) * magnitude(theirs)
+    error = 32 * max(coarsest(program, every), 2.0**-23) * (len(program.steps) + 1) * scale
+    for left, right in zip(
+        stax.tree.leaves(stax.jit(product(stax))(*arguments)), theirs, strict=True
+    ):
+        assert (left.dtype, left.shape) == (right.dtype, right.shape)
+        assert_close(left, right, error)
+
+
+def check_dynamic(program: Program) -> None:
+    """Compare a program compiled once for all lengths with NumPy, at two lengths.
+
+    Programs that ask for the length raise, which is right.
+    """
+    jitted = stax.jit(lambda x: program(stax, x), dynamic={"x": {0: "n"}})
+    for length in (program.inputs[0].shape[0], 7):
+        x = program.arguments()[0]
+        x = np.resize(x, (length, *x.shape[1:]))
+        try:
+            found = jitted(x)
+        except (stax.errors.ShapeError, stax.errors.LoweringError):
+            return
+        every = program.trace(stax, stax.numpy.asarray(x))
+        error = 8 * EPSILON["float32"] * (len(program.steps) + 1) * magnitude(every)
+        for i, left in zip(program.outputs, found, strict=True):
+            assert (left.dtype, left.shape) == (every[i].dtype, every[i].shape)
+            assert_close(left, every[i], error)
 
 
 def check_bits(program: Program) -> None:

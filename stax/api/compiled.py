@@ -68,7 +68,7 @@ class JitFunction(functools.partial):
 
     def __reduce__(self) -> Any:
         if _is_global(self):
-            return self.__qualname__
+            return self.__qualname__  # type: ignore[attr-defined]
         return _rebuild, (self.__wrapped__, self._specializer.options)
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:

@@ -38,7 +38,7 @@ def batch(graph: Graph, axis: Batch, flags: Sequence[bool]) -> tuple[Graph, list
 
     with Trace(graph.name, "vmap") as trace:
         args = [
-            trace.input(x.type.with_leading(axis.size) if f else x.type, x.op.label)  # type: ignore[attr-defined]
+            trace.input(x.type.with_leading(axis.size) if f else x.type, x.label)
             for x, f in zip(graph.inputs, flags, strict=True)
         ]
         outputs = interpret(graph, list(zip(args, flags, strict=True)), rule)

@@ -15,7 +15,7 @@ from typing import Any
 
 from stax.graph import Graph, Node, Project
 from stax.interpreters.interpret import interpret
-from stax.trace import Trace, bind, project, zeros_like
+from stax.trace import Trace, bind, project
 from stax.types import is_inexact
 from stax.verify import verified
 
@@ -59,17 +59,20 @@ def jvp(graph: Graph, flags: Sequence[bool]) -> tuple[Graph, list[bool]]:
     of `graph` and then a tangent for each output that has one.
     """
     with Trace(graph.name, "jvp") as trace:
-        primals = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
-        tangents = [
-            trace.input(x.type.tangent(), f"{x.op.label}_dot") if f else None  # type: ignore[attr-defined]
-            for x, f in zip(graph.inputs, flags, strict=True)
-        ]
+        primals, tangents = inputs_with_tangents(trace, graph, flags)
         outs, out_tangents = pushforward(graph, primals, tangents)
         kept = [t for t in out_tangents if t is not None]
         result = trace.finish([*outs, *kept])
     return verified(result, "jvp"), [t is not None for t in out_tangents]
 
 
-def instantiate(tangent: Any | None, like: Any) -> Any:
-    """Return a tangent, or zeros for None."""
-    return zeros_like(like) if tangent is None else tangent
+def inputs_with_tangents(
+    trace: Trace, graph: Graph, flags: Sequence[bool]
+) -> tuple[list[Any], list[Any | None]]:
+    """Give `trace` the inputs of `graph`, then a tangent for each flagged one; return both."""
+    primals = [trace.input(x.type, x.label) for x in graph.inputs]
+    tangents = [
+        trace.input(x.type.tangent(), f"{x.label}_dot") if f else None
+        for x, f in zip(graph.inputs, flags, strict=True)
+    ]
+    return primals, tangents

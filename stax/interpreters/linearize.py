@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stax.graph import Constant, Graph, Node, live
+from stax.graph import Constant, Graph, Input, Node, live
 from stax.interpreters.interpret import attributed
-from stax.interpreters.jvp import pushforward
+from stax.interpreters.jvp import inputs_with_tangents, pushforward
 from stax.interpreters.transpose import dependents, pullback
 from stax.trace import Proxy, Trace
 from stax.verify import verified
@@ -72,7 +72,7 @@ def _rebuild(
         for i, x in enumerate(residuals):
             new[x] = trace.input(x.type, f"residual{i}").node
         for x in roots:
-            new[x] = trace.input(x.type, x.op.label).node  # type: ignore[attr-defined]
+            new[x] = trace.input(x.type, x.label).node
 
         def made(x: Node) -> Node:
             return new[x] if x in new else trace.apply(x.op, ())  # a constant
@@ -96,11 +96,7 @@ class Linearized(NamedTuple):
 def linearize(graph: Graph, flags: Sequence[bool]) -> Linearized:
     """Linearize `graph` in its flagged inputs."""
     with Trace(graph.name, "linearize") as trace:
-        primals = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
-        tangents = [
-            trace.input(x.type.tangent(), f"{x.op.label}_dot") if f else None  # type: ignore[attr-defined]
-            for x, f in zip(graph.inputs, flags, strict=True)
-        ]
+        primals, tangents = inputs_with_tangents(trace, graph, flags)
         outs, out_tangents = pushforward(graph, primals, tangents, linearizing=True)
         kept = [t for t in out_tangents if t is not None]
         joint = trace.finish([*outs, *kept])
@@ -128,4 +124,4 @@ def value_and_pullback(
 
 def _tangent_input(x: Node) -> Node:
     """Return an input that stands for a tangent and is gone from the finished graph."""
-    return Node(type(x.op)("tangent"), (), x.type.tangent(), x.source)  # type: ignore[call-arg]
+    return Node(Input("tangent"), (), x.type.tangent(), x.source)

@@ -85,7 +85,7 @@ def transpose(graph: Graph, flags: Sequence[bool]) -> tuple[Graph, list[bool]]:
     are the cotangents of the flagged inputs that have one, which the second result marks.
     """
     with Trace(graph.name, "transpose") as trace:
-        inputs = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
+        inputs = [trace.input(x.type, x.label) for x in graph.inputs]
         outputs = inline(graph, inputs)
         cts = [trace.input(x.type, f"ct{i}") for i, x in enumerate(graph.outputs)]
         linear = [x for x, f in zip(inputs, flags, strict=True) if f]

@@ -12,12 +12,13 @@ from stax.errors import ArgumentError, ArgumentValueError, DTypeError, ShapeErro
 from stax.extent import same_shape
 from stax.numpy.arguments import array
 from stax.operators import elementwise as ops
-from stax.operators.arithmetic import is_number, operand
+from stax.operators.arithmetic import operand
 from stax.operators.elementwise import convert, like
 from stax.operators.gradient import stop_gradient as hold
 from stax.operators.shape import broadcast_to
 from stax.trace import full, type_of
 from stax.tree import tree_map
+from stax.types import is_python_number
 
 Function = Callable[..., Any]
 
@@ -28,21 +29,23 @@ def operands(name: str, *args: Any) -> list[Any]:
     Arrays without axes broadcast, other shapes must agree; raises DTypeError where dtypes differ.
     """
     found = [operand(name, x) for x in args]
-    if all(is_number(x) for x in found):
+    if all(is_python_number(x) for x in found):
         found[0] = array(name, found[0])
-    arrays = [x for x in found if not is_number(x)]
+    arrays = [x for x in found if not is_python_number(x)]
     dtype, weak = types.promote(*(type_of(x) for x in arrays))
     strong = {x.dtype for x in arrays if not x.weak_type} or {dtype}
     if len(strong) > 1:
         shown = ", ".join(str(x.dtype) for x in arrays)
-        raise DTypeError(f"{name}: operands must have one dtype, got {shown}.",
-                         advice="stax.numpy converts by itself; here, use astype.")  # fmt: skip
+        raise DTypeError(
+            f"{name}: operands must have one dtype, got {shown}.",
+            advice="stax.numpy converts by itself; here, use astype.",
+        )
     shape = builtins.max((x.shape for x in arrays), key=len)
     return [_fitted(name, x, shape, dtype, weak) for x in found]
 
 
 def _fitted(name: str, x: Any, shape: Any, dtype: Any, weak: bool) -> Any:
-    if is_number(x):
+    if is_python_number(x):
         joined = types.promote(type_of(x), types.ArrayType(dtype, ()))[0]
         if joined != dtype:
             raise DTypeError(f"{name}: the number {x!r} does not fit {dtype}.")
@@ -125,7 +128,7 @@ def pow(x: Any, y: Any) -> Any:
     if isinstance(y, int) and not isinstance(y, bool):
         return ops.integer_pow(x, y)
     y = operand("pow", y)
-    if not is_number(y) and types.is_integer(y.dtype) and types.is_inexact(x.dtype):
+    if not is_python_number(y) and types.is_integer(y.dtype) and types.is_inexact(x.dtype):
         y = convert(y, x.dtype)
     return ops.power(*operands("pow", x, y))
 

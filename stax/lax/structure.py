@@ -9,7 +9,6 @@ from typing import Any
 
 from stax import types
 from stax.array import asarray
-from stax.dtypes import common_dtype
 from stax.errors import ArgumentValueError, ShapeError
 from stax.extent import product
 from stax.numpy import creation, joining
@@ -28,7 +27,7 @@ from stax.operators import (
     sort as sorts,
 )
 from stax.operators.elementwise import convert
-from stax.types import canonical_axis, canonical_shape
+from stax.types import canonical_axis, canonical_shape, promote
 
 Function = Callable[..., Any]
 
@@ -114,7 +113,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[Any]) -> Any:
     """Return `operand` padded by `(low, high, interior)` for each axis; low, high may cut."""
     x = array("pad", operand)
     value = array("pad", padding_value)
-    dtype, weak = common_dtype(x, value)
+    dtype, weak = promote(x.type, value.type)
     return moves.pad(convert(x, dtype, weak), convert(value, dtype, weak), padding_config)
 
 
@@ -436,7 +435,7 @@ def operands_of_product(lhs: Any, rhs: Any) -> list[Any]:
     found = arrays("dot", lhs, rhs)
     if found[0].weak_type == found[1].weak_type:
         return found
-    dtype, weak = common_dtype(*found)
+    dtype, weak = promote(*(x.type for x in found))
     return [convert(x, dtype, weak) if x.weak_type else x for x in found]
 
 

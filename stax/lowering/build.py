@@ -19,6 +19,7 @@ from stax.errors import InternalError
 from stax.extent import Dimension, Extent
 from stax.graph import Constant, Node
 from stax.lowering import loop_ir as ir
+from stax.lowering.columns import columns, identity_of
 from stax.lowering.element import (
     SYMBOL_PREFIX,
     ElementBuilder,
@@ -30,10 +31,11 @@ from stax.lowering.element import (
     symbol_var,
 )
 from stax.lowering.fuse import Fusion, is_free
-from stax.lowering.schedule import BLOCK, Layout, Schedule, column_block, unrolling
+from stax.lowering.maps import map_loops
+from stax.lowering.schedule import Layout, Schedule
 from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.reshape import Reshape
-from stax.types import accumulator, is_bool, is_float
+from stax.types import accumulator
 
 
 @dataclass(frozen=True)
@@ -54,21 +56,6 @@ class _Scope:
     values: dict[Any, ir.Expr] = field(default_factory=dict)
 
 
-def identity_of(kind: str, dtype: np.dtype) -> Any:
-    """Return the number that leaves others alone under the combination `kind`."""
-    if kind in ("add", "or"):
-        return False if is_bool(dtype) else 0
-    if kind in ("mul", "and"):
-        return True if is_bool(dtype) else -1 if kind == "and" else 1
-    low = kind == "maximum"
-    if is_bool(dtype):
-        return not low
-    if is_float(dtype):
-        return -np.inf if low else np.inf
-    limits = np.iinfo(dtype)
-    return limits.min if low else limits.max
-
-
 class KernelBuilder(ElementBuilder):
     """Builds one kernel."""
 
@@ -84,6 +71,8 @@ class KernelBuilder(ElementBuilder):
         self.depth: dict[str, int] = {}
         self.axis_index: dict[int, ir.Expr] = {}
         self.ready: dict[Node, Callable[[], ir.Expr]] = {}
+        # What a repeating map reads of values that it has laid out in scratch.
+        self.laid_out: dict[Node, ir.Expr] = {}
         self.current = 0
         self.count = 0
 
@@ -213,6 +202,8 @@ class KernelBuilder(ElementBuilder):
             if outer_mask is not None:
                 mask = outer_mask if mask is None else self.both(mask, outer_mask)
             x = self._flat_source(node) if self.plan.is_flat else node
+            if self.laid_out and (root := self.fusion.root_of(x)) in self.laid_out:
+                return self.laid_out[root]
             if x is not node:
                 index = self.place(x) if canonical(x.type.shape) else spread(x.type.shape, ())
             named = tuple(self.let(i, "j") if isinstance(i, ir.Apply) else i for i in index)
@@ -263,8 +254,13 @@ class KernelBuilder(ElementBuilder):
 
     def build(self) -> BuiltKernel:
         """Return the kernel of the region."""
-        layout = {Layout.MAP: self._map, Layout.ROWS: self._rows, Layout.COLUMNS: self._columns}
-        extent, inner = layout[self.plan.layout]()
+        match self.plan.layout:
+            case Layout.ROWS:
+                extent, inner = self._rows()
+            case Layout.COLUMNS:
+                extent, inner = columns(self)
+            case _:
+                extent, inner = map_loops(self)
         buffers = list(self.buffers.values())
         lengths = (e for b, _ in buffers for e in b.shape if not isinstance(e, int))
         symbols = sorted(set(_symbols((*self.scopes[0].statements, *lengths))))
@@ -294,38 +290,7 @@ class KernelBuilder(ElementBuilder):
                 rest = ir.floordiv(rest, length)
             yield block, extent
 
-    def _map(self) -> tuple[ir.Expr, int]:
-        shape = self.region.shape
-        if not shape:
-            with self.parallel(()) as (_, extent):
-                self._store_all(self.region.targets)
-            return extent, 1
-        if self.plan.is_flat:
-            total = self.points(shape)
-            known = ir.static(total)
-            last: Any = total if known is None else known
-            leading: list[int] = []
-        else:
-            last, leading = shape[-1], list(range(len(shape) - 1))
-        block, blocks, covered = self._blocks(last)
-        with self.parallel(leading, blocks) as (b, extent):
-            base, length = self._block_start(last, block, b)
-            with self.loop("x", length, "vector") as x:
-                axis = 0 if self.plan.is_flat else len(shape) - 1
-                self.axis_index[axis] = self.let(ir.add(base, x), "i")
-                self._store_all(self.region.targets)
-        return extent, covered
-
-    def _blocks(self, last: Any) -> tuple[int, Any, int]:
-        """Return the length of a block along the last axis, how many, and the points in one."""
-        if isinstance(last, int):
-            if last <= BLOCK:
-                return last, 1, max(last, 1)
-            return BLOCK, -(-last // BLOCK), BLOCK
-        length = self.extent(last) if isinstance(last, Extent) else last
-        return BLOCK, ir.floordiv(ir.add(length, BLOCK - 1), BLOCK), BLOCK
-
-    def _block_start(self, last: Any, block: int, b: ir.Expr) -> tuple[ir.Expr, Any]:
+    def block_start(self, last: Any, block: int, b: ir.Expr) -> tuple[ir.Expr, Any]:
         """Return where a block starts and its length.
 
         The last block of a known length is moved back to end with the axis; it computes some
@@ -343,7 +308,7 @@ class KernelBuilder(ElementBuilder):
         rest = ir.apply("minimum", ir.index(block), ir.sub(length, start))
         return start, self.let(rest, "rest")
 
-    def _store_all(self, nodes: Sequence[Node]) -> None:
+    def store_all(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
             self.store(node)
 
@@ -360,7 +325,7 @@ class KernelBuilder(ElementBuilder):
                 self.emit(ir.Alloc(buffer))
             for stage in plan.stages:
                 self._row_stage(stage, reduced, scratch)
-            self._store_all(plan.outer_targets())
+            self.store_all(plan.outer_targets())
         return extent, static_size(inner_shape)
 
     def _allocate_rows(self, inner: tuple[Dimension, ...]) -> dict[Node, ir.Buffer]:
@@ -385,14 +350,14 @@ class KernelBuilder(ElementBuilder):
                 index = tuple(self.axis_index[a] for a in reduced)
                 self.emit(ir.Store(scratch[node], index, self.value(node, self.place(node))))
             for node, total in zip(reductions, totals, strict=True):
-                self.emit(ir.Update(node.op.combine, total, self._term(node)))  # type: ignore[attr-defined]
-            self._store_all(targets)
+                self.emit(ir.Update(node.op.combine, total, self.term(node)))  # type: ignore[attr-defined]
+            self.store_all(targets)
 
         self._row_loops(reduced, body)
         for node, total in zip(reductions, totals, strict=True):
             self._finish(node, total)
         for node in [*kept, *(n for n in targets if n in plan.kept)]:
-            self._keep(node, scratch.get(node), reduced)
+            self.keep(node, scratch.get(node), reduced)
 
     def _row_loops(self, axes: list[int], body: Callable[[], None]) -> None:
         axis, *rest = axes
@@ -406,7 +371,7 @@ class KernelBuilder(ElementBuilder):
                 body()
             del self.axis_index[axis]
 
-    def _keep(self, node: Node, buffer: ir.Buffer | None, reduced: list[int]) -> None:
+    def keep(self, node: Node, buffer: ir.Buffer | None, reduced: list[int]) -> None:
         """From here on, read `node` back from where it was written."""
 
         def read() -> ir.Expr:
@@ -423,7 +388,7 @@ class KernelBuilder(ElementBuilder):
         self.emit(ir.Init(total, ir.Const(identity_of(kind, dtype), dtype)))
         return total
 
-    def _term(self, node: Node) -> ir.Expr:
+    def term(self, node: Node) -> ir.Expr:
         """Return the element that a reduction takes in at the place the loops are at."""
         x = node.inputs[0]
         element = self.operand(x, None)(self._reduced_place(x))
@@ -435,134 +400,6 @@ class KernelBuilder(ElementBuilder):
     def _finish(self, node: Node, total: ir.Expr) -> None:
         result = self.let(ir.convert(total, node.type.dtype))
         self.ready[node] = lambda: result
-
-    # --- by columns ---
-
-    def _columns(self) -> tuple[ir.Expr, int]:
-        shape, reduced = self.region.shape, list(self.region.axes or ())
-        outer = [a for a in range(len(shape)) if a not in reduced]
-        leading, last = outer[:-1], shape[outer[-1]]
-        block = column_block(last)
-        blocks: Any = (
-            -(-last // block)
-            if isinstance(last, int)
-            else ir.floordiv(ir.add(self.extent(last), block - 1), block)
-        )
-        with self.parallel(leading, blocks) as (b, extent):
-            base, width = self._block_start(last, block, b)
-            plan = _Columns(self, outer[-1], base, width, block)
-            for stage in self.plan.stages:
-                plan.stage(stage, reduced)
-        return extent, block * static_size(tuple(shape[a] for a in reduced))
-
-
-class _Columns:
-    """The stages of one by-columns kernel, for one block of columns."""
-
-    def __init__(
-        self, builder: KernelBuilder, axis: int, base: ir.Expr, width: Any, block: int
-    ) -> None:
-        self.builder = builder
-        self.axis = axis
-        self.base = base
-        self.width = width
-        self.block = block
-
-    def allocate(self, dtype: np.dtype) -> ir.Buffer:
-        """Return scratch of one element per column."""
-        buffer = ir.Buffer(self.builder.fresh("column"), dtype, (self.block,))
-        self.builder.emit(ir.Alloc(buffer))
-        return buffer
-
-    @contextmanager
-    def across(self) -> Iterator[ir.Var]:
-        """Open the vector loop across the columns of the block."""
-        builder = self.builder
-        with builder.loop("x", self.width, "vector") as x:
-            builder.axis_index[self.axis] = builder.let(ir.add(self.base, x), "i")
-            yield x
-            del builder.axis_index[self.axis]
-
-    def stage(self, stage: int, reduced: list[int]) -> None:
-        """One pass down the rows."""
-        builder, plan = self.builder, self.builder.plan
-        reductions, targets = plan.reductions(stage), plan.full_targets(stage)
-        if stage == 0:
-            self._outer(0)
-        if not reductions and not targets:
-            return
-        totals = [self.allocate(accumulator(n.type.dtype)) for n in reductions]
-        if reductions:
-            with self.across() as x:
-                for node, total in zip(reductions, totals, strict=True):
-                    start = identity_of(node.op.combine, total.dtype)  # type: ignore[attr-defined]
-                    builder.emit(ir.Store(total, (x,), ir.Const(start, total.dtype)))
-        self._down(reduced, reductions, totals, targets)
-        for node, total in zip(reductions, totals, strict=True):
-            self._ready(node, total)
-        for node in targets:
-            if node in plan.kept:
-                builder._keep(node, None, reduced)
-        self._outer(stage + 1)
-
-    def _ready(self, node: Node, total: ir.Buffer) -> None:
-        builder = self.builder
-
-        def read() -> ir.Expr:
-            place = ir.sub(builder.axis_index[self.axis], self.base)
-            return builder.let(ir.convert(ir.Load(total, (place,)), node.type.dtype))
-
-        builder.ready[node] = read
-
-    def _down(
-        self, axes: list[int], reductions: list[Node], totals: list[ir.Buffer], targets: list[Node]
-    ) -> None:
-        builder = self.builder
-        axis, *rest = axes
-        if rest:
-            with builder.loop("y", builder.region.shape[axis], "serial") as y:
-                builder.axis_index[axis] = y
-                self._down(rest, reductions, totals, targets)
-                del builder.axis_index[axis]
-            return
-        rows = builder.region.shape[axis]
-        step = unrolling(rows, len(builder.plan.needed))
-        count = rows // step if isinstance(rows, int) else rows
-        with builder.loop("y", count, "serial") as y, self.across() as x:
-            running = []
-            for total in totals:
-                var = ir.Var(builder.fresh("acc"), total.dtype)
-                builder.depth[var.name] = len(builder.scopes) - 1
-                builder.emit(ir.Init(var, ir.Load(total, (x,))))
-                running.append(var)
-            with builder.loop("u", step, "unroll") as u:
-                builder.axis_index[axis] = builder.let(ir.add(ir.mul(y, step), u), "i")
-                for node, var in zip(reductions, running, strict=True):
-                    builder.emit(ir.Update(node.op.combine, var, builder._term(node)))  # type: ignore[attr-defined]
-                builder._store_all(targets)
-                del builder.axis_index[axis]
-            for total, var in zip(totals, running, strict=True):
-                builder.emit(ir.Store(total, (x,), var))
-
-    def _outer(self, stage: int) -> None:
-        """Compute what follows from finished reductions, once per column."""
-        builder, plan = self.builder, self.builder.plan
-        found = [
-            n
-            for n in builder.region.nodes
-            if n in plan.needed and not plan.is_full(n) and plan.stage[n] == stage
-        ]
-        stored = [n for n in found if n in builder.region.targets]
-        held = [n for n in found if not isinstance(n.op, Reduction)]
-        if not stored and not held:
-            return
-        buffers = [self.allocate(n.type.dtype) for n in held]
-        with self.across() as x:
-            for node, buffer in zip(held, buffers, strict=True):
-                builder.emit(ir.Store(buffer, (x,), builder.value(node, builder.place(node))))
-            builder._store_all(stored)
-        for node, buffer in zip(held, buffers, strict=True):
-            self._ready(node, buffer)
 
 
 def _symbols(nodes: Sequence[Any]) -> Iterator[str]:

@@ -32,7 +32,7 @@ from stax.lowering.element import (
     static_size,
 )
 from stax.lowering.own import is_own_kernel, stored_operands
-from stax.lowering.prepare import Copy
+from stax.lowering.split import Copy
 from stax.op import Op, has_rule
 from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.contract import DotGeneral

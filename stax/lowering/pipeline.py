@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,6 +10,7 @@ from typing import Protocol
 from stax.config import config
 from stax.graph import Graph
 from stax.lowering.llvm import emit_kernel
+from stax.lowering.loop_ir import Kernel
 from stax.lowering.loop_verify import verify_kernel
 from stax.lowering.prepare import prepare
 from stax.lowering.program import DriverWriter, Program, lower
@@ -53,7 +55,7 @@ def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lo
         if config.verify:
             verify_kernel(kernel)
         text = emit_kernel(kernel, math, target)
-        body = text.partition("(")[2]
+        body = _nameless(kernel, text)
         if body not in symbols:
             symbols[body] = kernel.name
             parts.append(text)
@@ -64,3 +66,13 @@ def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lo
     driver = DriverWriter(program, functions, slot, target.attributes)
     parts += [*natives.values(), driver.write(), math.text()]
     return Lowered(program, "\n".join(parts), tuple(driver.slots), len(symbols))
+
+
+def _nameless(kernel: Kernel, text: str) -> str:
+    """Return the code of a kernel without the names of the values that it works on.
+
+    They are all that differs where a program does one thing to several values.
+    """
+    numbers = {buffer.name: str(i) for i, buffer in enumerate(kernel.params)}
+    body = text.partition("(")[2]
+    return re.sub(r"%(\w+)\.data", lambda m: f"%{numbers.get(m[1], m[1])}.data", body)

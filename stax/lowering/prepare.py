@@ -11,8 +11,7 @@ of shapes alone.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from stax.control import Call
 from stax.errors import LoweringError
@@ -21,7 +20,7 @@ from stax.interpreters.interpret import inline
 from stax.interpreters.simplify import simplify
 from stax.lowering.element import is_unit, static_size
 from stax.lowering.own import is_own_kernel
-from stax.lowering.split import split_reductions
+from stax.lowering.split import Copy, split_reductions
 from stax.op import Op, has_rule
 from stax.operators.broadcast import Reduction, broadcast_in_dim, reduce_sum
 from stax.operators.contract import DotGeneral
@@ -30,29 +29,13 @@ from stax.operators.index import Scatter
 from stax.operators.reshape import Reshape, Transpose, reshape
 from stax.operators.sort import Sort
 from stax.trace import Proxy, Trace, bind, results
-from stax.types import NUMERIC, SHORT_NAMES, ArrayType, accumulator, bool_, is_complex
+from stax.types import NUMERIC, SHORT_NAMES, accumulator, bool_, is_complex
 from stax.verify import verified
 
 # A product with a vector whose sums have fewer terms is computed by a loop inside a map.
 LONG_SUM = 16
 # What kernels compute with.
 COMPILED = frozenset(d for d in NUMERIC if not is_complex(d))
-
-
-@dataclass(frozen=True, eq=False)
-class Copy(Op):
-    """The operand in memory of its own."""
-
-    name: ClassVar[str] = "copy"
-
-    def abstract_eval(self, *types: ArrayType) -> ArrayType:
-        return types[0]
-
-    def evaluate(self, *arrays: Any) -> Any:
-        return arrays[0].copy()
-
-    def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
-        return operands[0](index)
 
 
 def prepare(graph: Graph) -> Graph:

@@ -17,9 +17,13 @@ from dataclasses import dataclass, field
 
 from stax.extent import Dimension
 from stax.graph import Node
-from stax.lowering.element import canonical, static_size
-from stax.lowering.fuse import Fusion, Region, is_pointwise, price
+from stax.lowering import loop_ir as ir
+from stax.lowering.element import canonical, gathered, static_size
+from stax.lowering.fuse import Fusion, Read, Region, axis_var, is_pointwise, price
+from stax.lowering.own import row_major
 from stax.operators.broadcast import Broadcast, Reduction
+from stax.operators.contract import DotGeneral
+from stax.operators.reduce import ArgExtreme
 from stax.operators.reshape import Reshape
 from stax.operators.shape import Iota
 
@@ -28,6 +32,9 @@ SPILL_FROM = 24  # the same where keeping means storing a whole array
 SCRATCH_BYTES = 48 << 10
 BLOCK = 4096
 COLUMN_BLOCKS = (64, 512)
+# Rows shorter than this are run several at a time; an axis shorter than that fills no vector.
+SHORT_ROW = 32
+SHORT_AXIS = 8
 
 
 class Layout(enum.Enum):
@@ -44,12 +51,17 @@ class Schedule:
 
     `stage` says after how many finished reductions a node can be computed; `full_uses` in which
     stages a full value is read; `kept` are full values held in scratch, `kept_outer` outer values
-    that later stages or the result need.
+    that later stages or the result need.  A map is flat, or repeats with a `period`: then
+    `repeated` says which values it reads per row (True) or per column.  `tile` is two axes to run
+    in blocks, the second with vectors along it.
     """
 
     region: Region
     layout: Layout
     is_flat: bool = False
+    period: int = 0
+    repeated: dict[Node, bool] = field(default_factory=dict)
+    tile: tuple[int, int] | None = None
     stage: dict[Node, int] = field(default_factory=dict)
     full_uses: dict[Node, set[int]] = field(default_factory=dict)
     needed: set[Node] = field(default_factory=set)
@@ -82,8 +94,21 @@ class Schedule:
 
     def grain(self, inner: int) -> int:
         """Return how many parallel iterations of `inner` points make a task worth handing out."""
-        work = sum(min(price(n.op), 64) for n in self.needed) + len(self.region.reads)
+        work = sum(work_of(n) for n in self.needed) + len(self.region.reads)
         return max(1, math.ceil(60_000 / max(1, inner * work)))
+
+
+def work_of(node: Node) -> int:
+    """Return the simple operations of a node per point of the nest."""
+    match node.op:
+        case Reduction():
+            return 1
+        case DotGeneral(contracting=(axes, _)):
+            return 2 * static_size(tuple(node.inputs[0].type.shape[a] for a in axes))
+        case ArgExtreme(axis=axis):
+            return 4 * static_size((node.inputs[0].type.shape[axis],))
+        case op:
+            return price(op)
 
 
 def schedule(fusion: Fusion, region: Region) -> Schedule:
@@ -100,7 +125,13 @@ def schedule(fusion: Fusion, region: Region) -> Schedule:
     _find_uses(plan, local)
     if layout is not Layout.MAP:
         _choose_kept(fusion, plan, local)
-    plan.is_flat = layout is Layout.MAP and len(region.shape) > 1 and _is_flat(fusion, plan)
+    elif len(region.shape) > 1:
+        repeated = _repeated(fusion, plan)
+        if repeated is not None:
+            plan.is_flat, plan.repeated = True, repeated
+            plan.period = region.shape[-1] if repeated else 0  # type: ignore[assignment]
+        else:
+            plan.tile = tile_of(fusion, plan.needed, region)
     return plan
 
 
@@ -178,25 +209,107 @@ def _loads(fusion: Fusion, region: Region, node: Node) -> int:
     return sum(fusion.home.get(r.source) is not region for r in fusion.reads(node, region))
 
 
-def _is_flat(fusion: Fusion, plan: Schedule) -> bool:
-    """Say whether every access of a map is at the same place or of a single number."""
-    region = plan.region
+def _repeated(fusion: Fusion, plan: Schedule) -> dict[Node, bool] | None:
+    """Return what a map reads that is one value per row (True) or column, or None.
+
+    None if anything else is not at the point itself and not a single number; empty: it is flat.
+    """
+    region, found = plan.region, dict[Node, bool]()
     pending = [n for n in region.nodes if n in plan.needed]
     seen = set(pending)
     while pending:
         node = pending.pop()
         if not is_pointwise(node.op) or not plan.is_full(node) or _reads_counters(fusion, node):
-            return False
+            return None
         for read in fusion.reads(node, region):
             source = read.source
             if not canonical(source.type.shape):
                 continue
             if not region.holds_full(source) or read.place != region.index(source):
-                return False
-            if source not in seen and not fusion.in_memory(source, region):
+                kind = _repeats(fusion, region, read)
+                if kind is None or found.setdefault(fusion.root_of(source), kind) != kind:
+                    return None
+            elif source not in seen and not fusion.in_memory(source, region):
                 seen.add(source)
                 pending.append(source)
-    return True
+    return found
+
+
+def _repeats(fusion: Fusion, region: Region, read: Read) -> bool | None:
+    """Say whether a read repeats one value per row (True) or per column in rows that are short."""
+    lengths = region.shape
+    if not all(isinstance(n, int) for n in lengths) or not fusion.in_memory(read.source, region):
+        return None
+    is_short = lengths[-1] < SHORT_ROW and static_size(lengths[:-1]) >= SHORT_ROW
+    place = gathered(read.source.type.shape, read.place)
+    axes = tuple(axis_var(a) for a in range(len(lengths)))
+    if not is_short or place not in (axes[:-1], axes[-1:]):
+        return None
+    return place == axes[:-1]
+
+
+def tile_of(fusion: Fusion, nodes: set[Node], region: Region) -> tuple[int, int] | None:
+    """Return which two axes of a map to run in blocks, vectors along the second, or None.
+
+    Vectors want an axis along which most accesses are next to each other and which is not short.
+    Blocks are needed where something is read along another axis.
+    """
+    shape, last = region.shape, len(region.shape) - 1
+    if not all(isinstance(n, int) for n in shape):
+        return None
+    accesses = [
+        [place_stride(r, axis_var(a)) for a in range(len(shape))]
+        for r in _memory_reads(fusion, nodes, region)
+    ]
+    rows = row_major(shape)  # type: ignore[arg-type]
+    accesses += [list(rows)] * len(region.targets)
+    fitting = [a for a, n in enumerate(shape) if n >= (SHORT_AXIS if a < last else SHORT_AXIS // 2)]
+    if not fitting:
+        return None
+    score = {a: sum(strides[a] in (0, 1, -1) for strides in accesses) for a in fitting}
+    along = max(fitting, key=lambda a: (score[a], a))
+    if along != last:
+        return last, along
+    crossed = [
+        a
+        for a in fitting[:-1]
+        if any(s[a] in (1, -1) and s[last] not in (0, 1, -1) for s in accesses)
+    ]
+    return (crossed[-1], last) if crossed else None
+
+
+def _memory_reads(fusion: Fusion, nodes: set[Node], region: Region) -> list[Read]:
+    reads = (r for n in region.nodes if n in nodes for r in fusion.reads(n, region))
+    return [r for r in reads if fusion.home.get(r.source) is not region]
+
+
+def place_stride(read: Read, axis: ir.Var) -> int | None:
+    """Return how far apart in memory a read's places for successive `axis` are, if it is known."""
+    total = 0
+    shape = read.source.type.shape
+    strides = row_major(shape) if all(isinstance(n, int) for n in shape) else (None,) * len(shape)  # type: ignore[arg-type]
+    for component, stride in zip(read.place, strides, strict=True):
+        factor = _factor(component, axis)
+        if factor != 0 and (factor is None or stride is None):
+            return None
+        total += (factor or 0) * (stride or 0)
+    return total
+
+
+def _factor(e: ir.Expr, axis: ir.Var) -> int | None:
+    """Return the coefficient of a variable in an index expression, None if it is not linear."""
+    match e:
+        case ir.Var():
+            return int(e == axis)
+        case ir.Const():
+            return 0
+        case ir.Apply("add" | "sub" as name, (x, y)):
+            a, b = _factor(x, axis), _factor(y, axis)
+            return None if a is None or b is None else a + b if name == "add" else a - b
+        case ir.Apply("mul", (x, ir.Const(c))):
+            a = _factor(x, axis)
+            return None if a is None else a * int(c)
+    return None if any(node == axis for node in ir.walk(e)) else 0
 
 
 def _reads_counters(fusion: Fusion, node: Node) -> bool:
@@ -227,4 +340,4 @@ def unrolling(rows: Dimension, body: int) -> int:
     most = 8 if body <= 8 else 4 if body <= 20 else 1
     if not isinstance(rows, int):
         return 1
-    return next(u for u in (8, 4, 2, 1) if u <= most and rows % u == 0)
+    return max(1, min(most, rows))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from stax.extent import Dimension
 from stax.graph import Constant, Graph, Node
@@ -44,6 +44,22 @@ CHUNK_RANGE = range(32, 129)
 LONG = 64
 
 _POINTWISE = (Elementwise, Select, Convert, IntegerPow)
+
+
+@dataclass(frozen=True, eq=False)
+class Copy(Op):
+    """The operand in memory of its own."""
+
+    name: ClassVar[str] = "copy"
+
+    def abstract_eval(self, *types: ArrayType) -> ArrayType:
+        return types[0]
+
+    def evaluate(self, *arrays: Any) -> Any:
+        return arrays[0].copy()
+
+    def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
+        return operands[0](index)
 
 
 @dataclass(frozen=True)
@@ -86,24 +102,51 @@ class Fold:
 
     def part(self, x: Any, is_rest: bool) -> Any:
         """Return what the chunks hold of an array of the whole shape, or what they leave over."""
-        merged = reshape(x, self.merged)
-        if is_rest:
-            return slice_in_dim(merged, self.covered, None, axis=self.first)
-        return reshape(slice_in_dim(merged, 0, self.covered, axis=self.first), self.folded)
+        # A slice of rows laid end to end is still a stretch of memory; one of rows is not.
+        width = _size(self.tail) if self.group > 1 else 1
+        merged = self.merged if width == 1 else (*self.shape[: self.first], self.total * width)
+        cut = (self.covered * width, None) if is_rest else (0, self.covered * width)
+        found = slice_in_dim(reshape(x, merged), *cut, axis=self.first)
+        return reshape(found, self.part_shape(is_rest))
 
     def broadcast(self, op: Broadcast, x: Any, is_rest: bool) -> Any:
-        """Return that part of `op` applied to `x`, by broadcasting if it is no part of the cut."""
-        wide = [
-            d
-            for n, d in zip(x.type.shape, op.broadcast_dimensions, strict=True)
-            if not is_unit(n)
-        ]
-        shape = self.part_shape(is_rest)
-        if self.group == 1 and not any(self.first <= d <= self.last for d in wide):
-            moved = len(shape) - len(self.shape)
-            axes = tuple(d + moved if d > self.last else d for d in wide)
-            return bind(Broadcast(shape, axes), reshape(x, tuple(n for n in x.type.shape if not is_unit(n))))
-        return bind(Broadcast(shape, ()), reshape(x, ())) if not wide else self.part(bind(op, x), is_rest)
+        """Return that part of `op` applied to `x`: a part of `x`, broadcast, where it can be."""
+        axes = [a for a, n in enumerate(x.type.shape) if not is_unit(n)]
+        wide = [op.broadcast_dimensions[a] for a in axes]
+        crossing = [d for d in wide if self.first <= d <= self.last]
+        if self.group > 1 and wide and not is_rest:
+            return self._side_by_side(op, x, wide)
+        if (self.group > 1 or self.first < self.last) and crossing:
+            return self.part(bind(op, x), is_rest)
+        x = reshape(x, tuple(x.type.shape[a] for a in axes))
+        moved = 0 if is_rest else 1
+        places: list[int] = []
+        for d in wide:
+            is_cut = d == self.first and crossing
+            places += [d, d + moved][: 1 + moved] if is_cut else [self._moved(d, is_rest)]
+        if crossing:
+            x = self._cut(x, wide.index(self.first), is_rest)
+        return bind(Broadcast(self.part_shape(is_rest), tuple(places)), x)
+
+    def _side_by_side(self, op: Broadcast, x: Any, wide: list[int]) -> Any:
+        """Broadcast columns to rows of `group` times as many, which are stored for that."""
+        if any(d <= self.last for d in wide):
+            return self.part(bind(op, x), False)
+        x = reshape(x, tuple(n for n in x.type.shape if not is_unit(n)))
+        tiled = bind(Broadcast((self.group, *self.tail), tuple(d - self.last for d in wide)), x)
+        row = bind(Copy(), reshape(tiled, self.folded[-1:]))
+        return bind(Broadcast(self.folded, (len(self.folded) - 1,)), row)
+
+    def _moved(self, axis: int, is_rest: bool) -> int:
+        """Return where an axis that is not cut is in a part."""
+        if axis < self.first:
+            return axis
+        return axis - (self.last - self.first) + (not is_rest)
+
+    def _cut(self, x: Any, axis: int, is_rest: bool) -> Any:
+        """Return a part of an array along one axis that is cut as this one."""
+        shape = x.type.shape
+        return Fold(shape, axis, axis, self.chunks, self.length).part(x, is_rest)
 
     def part_shape(self, is_rest: bool) -> Shape:
         """Return the shape of a part."""
@@ -112,7 +155,7 @@ class Fold:
         return (*self.shape[: self.first], self.total - self.covered, *self.tail)
 
 
-def fold_of(node: Node) -> Fold | None:
+def fold_of(node: Node, may_group: bool = True) -> Fold | None:
     """Return how a reduction is cut, or None if it is not."""
     op, shape = node.op, node.inputs[0].type.shape
     assert isinstance(op, Reduction)
@@ -128,7 +171,7 @@ def fold_of(node: Node) -> Fold | None:
     if rows >= FEW_ROWS or columns >= FEW_COLUMNS:
         return None
     total, group = _size(shape[first : last + 1]), 1
-    if 1 < columns:
+    if 1 < columns < VECTOR and may_group:
         step = VECTOR // math.gcd(VECTOR, columns)
         group = step * max(1, -(-NARROW // (step * columns)))
     chunks, length = _chunks(total // group)
@@ -154,7 +197,7 @@ def split_reductions(graph: Graph) -> Graph:
         return graph
     with Trace(graph.name, "split") as trace:
         args = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
-        rewriter = _Rewriter(graph, {n: c for n, c in cuts.items() if c is not None}, args)
+        rewriter = _Rewriter(graph, _chosen(graph, cuts), args)
         result = trace.finish(rewriter.run(trace))
     return verified(result, "split")
 
@@ -207,9 +250,33 @@ class _Rewriter:
             apart = (*fold.shape[:at], fold.group, *fold.tail)
             total = bind(cls((at,)), reshape(total, apart))
         if fold.covered < fold.total:
-            rest = bind(cls((at,)), convert(self._part(x, fold, True), wide))
+            rest = convert(self._part(x, fold, True), wide)
+            rest = bind(cls((at,)), rest) if fold.total - fold.covered > 1 else rest
+            rest = reshape(rest, total.type.shape)
             total = bind(Elementwise(cls.combine), total, rest)
         return convert(reshape(total, node.type.shape), dtype, node.type.weak)
+
+
+def _chosen(graph: Graph, cuts: dict[Node, Fold | None]) -> dict[Node, Fold]:
+    """Return the cuts, without groups of rows where a value per row is broadcast into them.
+
+    Such a value would have to be repeated for each column in memory.
+    """
+    known = {n: c for n, c in cuts.items() if c is not None}
+    across = {
+        fold
+        for node, fold in (*known.items(), *_folded(graph, known).items())
+        if fold.group > 1 and any(_is_per_row(x, fold) for x in node.inputs)
+    }
+    again = {n: fold_of(n, c not in across) for n, c in known.items()}
+    return {n: c for n, c in again.items() if c is not None}
+
+
+def _is_per_row(x: Node, fold: Fold) -> bool:
+    if not isinstance(x.op, Broadcast):
+        return False
+    lengths = zip(x.inputs[0].type.shape, x.op.broadcast_dimensions, strict=True)
+    return any(d <= fold.last and not is_unit(n) for n, d in lengths)
 
 
 def _folded(graph: Graph, cuts: dict[Node, Fold]) -> dict[Node, Fold]:

@@ -6,18 +6,18 @@ hide a conversion of every element.  The name of the function goes into the erro
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from stax import types
-from stax.dtypes import common_dtype, inexact_dtype
-from stax.errors import ArgumentError, ArgumentValueError
-from stax.operators.arithmetic import operand, promote_operands
+from stax.errors import ArgumentError, ArgumentValueError, StaxError
+from stax.operators.arithmetic import promote_operands
 from stax.operators.elementwise import convert
 from stax.trace import is_array
-from stax.types import canonical_axis, check_dtype
+from stax.types import canonical_axis, check_dtype, inexact_dtype, promote
 
 Axis = int | Sequence[int] | None
 
@@ -71,7 +71,7 @@ def promoted(name: str, given: Any, dtype: Any = None) -> list[Any]:
         raise ArgumentValueError(f"{name} needs at least one array.")
     if dtype is not None:
         return [convert(x, check_dtype(dtype)) for x in found]
-    common, weak = common_dtype(*found)
+    common, weak = promote(*(x.type for x in found))
     return [convert(x, common, weak) for x in found]
 
 
@@ -92,24 +92,8 @@ def axes_list(axis: Axis, ndim: int) -> list[int]:
 def static_int(name: str, what: str, value: Any) -> int:
     """Return a static integer argument; raises ArgumentError for anything else."""
     try:
-        return int(value.__index__())
-    except (AttributeError, TypeError) as error:
-        if type(error) is not AttributeError and type(error) is not TypeError:
-            raise
+        return int(operator.index(value))
+    except StaxError:  # a traced array says itself what it cannot be
+        raise
+    except TypeError:
         raise ArgumentError(f"{name}: {what} is an integer, not {type(value).__name__}.") from None
-
-
-__all__ = [
-    "Axis",
-    "array",
-    "arrays",
-    "axes_list",
-    "inexact",
-    "inexact_operands",
-    "numeric",
-    "operand",
-    "promoted",
-    "refuse_out",
-    "sequence",
-    "static_int",
-]

@@ -10,17 +10,16 @@ import numpy as np
 
 from stax import types
 from stax.array import asarray as to_array
-from stax.dtypes import common_dtype
 from stax.errors import ArgumentError, ArgumentValueError
 from stax.extent import Extent
 from stax.numpy.arguments import array as one_array, arrays, inexact_operands, static_int
 from stax.operators import elementwise as ops
-from stax.operators.arithmetic import add, divide, is_number, multiply, subtract
+from stax.operators.arithmetic import add, divide, multiply, subtract
 from stax.operators.elementwise import convert
 from stax.operators.reshape import expand_dims, move_axis, reshape
 from stax.operators.shape import broadcast_in_dim, broadcast_to, concatenate, iota
 from stax.trace import full as filled, is_array, type_of
-from stax.types import canonical_shape, check_dtype
+from stax.types import canonical_shape, check_dtype, is_python_number
 
 
 def asarray(
@@ -51,9 +50,7 @@ def array(
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return an array of `shape` filled with `fill_value`, which broadcasts to it."""
     extents = canonical_shape(shape)
-    if isinstance(fill_value, bool | int | float | complex) and not isinstance(
-        fill_value, np.generic
-    ):
+    if is_python_number(fill_value):
         kind = types.scalar_type(fill_value)
         if dtype is None:
             return filled(extents, fill_value, kind.dtype, kind.weak)
@@ -68,16 +65,12 @@ def _or_float(dtype: Any) -> Any:
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return an array of zeros, float32 unless `dtype` is given."""
-    return filled(
-        canonical_shape(shape), 0, types.float_dtype() if dtype is None else check_dtype(dtype)
-    )
+    return filled(canonical_shape(shape), 0, _or_float(dtype))
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return an array of ones, float32 unless `dtype` is given."""
-    return filled(
-        canonical_shape(shape), 1, types.float_dtype() if dtype is None else check_dtype(dtype)
-    )
+    return filled(canonical_shape(shape), 1, _or_float(dtype))
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
@@ -93,7 +86,7 @@ def full_like(
     extents = like.shape if shape is None else canonical_shape(shape)
     kind = like.dtype if dtype is None else check_dtype(dtype)
     weak = like.weak_type and dtype is None
-    if is_number(fill_value):
+    if is_python_number(fill_value):
         return filled(extents, fill_value, kind, weak)
     return broadcast_to(convert(to_array(fill_value), kind, weak), extents)
 
@@ -142,11 +135,8 @@ def arange(
         raise ArgumentValueError("arange: step must not be 0.")
     length = max(0, math.ceil((last - first) / stride))
     if not types.is_integer(kind) or not all(isinstance(n, int) for n in numbers):
-        return (
-            to_array(np.arange(first, last, stride).astype(kind), kind)
-            if length
-            else zeros(0, kind)
-        )
+        values = np.arange(first, last, stride).astype(kind)
+        return to_array(values, kind) if length else zeros(0, kind)
     counts = iota(kind, (length,))
     if stride != 1:
         counts = ops.mul(counts, ops.like(counts, stride))
@@ -155,8 +145,10 @@ def arange(
 
 def _range_dtype(bounds: list[Any]) -> Any:
     kinds = [b.dtype if isinstance(b, np.generic) or is_array(b) else None for b in bounds]
-    found = [types.scalar_type(b) if k is None else types.ArrayType(types.canonical_dtype(k), ())
-             for b, k in zip(bounds, kinds, strict=True)]  # fmt: skip
+    found = [
+        types.scalar_type(b) if k is None else types.ArrayType(types.canonical_dtype(k), ())
+        for b, k in zip(bounds, kinds, strict=True)
+    ]
     return types.promote(*found)[0]
 
 
@@ -197,7 +189,7 @@ def linspace(
     if count < 0:
         raise ArgumentValueError(f"linspace: num must not be negative, got {count}.")
     start, stop = inexact_operands("linspace", start, stop)
-    wanted = common_dtype(start, stop)[0] if dtype is None else check_dtype(dtype)
+    wanted = start.dtype if dtype is None else check_dtype(dtype)
     steps = count - 1 if endpoint else count
     span = (count, *start.shape)
     place = broadcast_in_dim(iota(start.dtype, (count,)), span, (0,))

@@ -15,7 +15,6 @@ import numpy as np
 
 from stax import types
 from stax.array import asarray
-from stax.dtypes import inexact_dtype
 from stax.errors import ArgumentValueError, DTypeError, ShapeError
 from stax.extent import same_shape
 from stax.numpy.arguments import (
@@ -39,6 +38,7 @@ from stax.operators.arithmetic import (
 from stax.operators.elementwise import convert, like, select
 from stax.operators.reduce import reduce_and
 from stax.operators.shape import broadcast_to
+from stax.types import inexact_dtype
 
 Function = Callable[..., Any]
 

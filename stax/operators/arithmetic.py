@@ -23,20 +23,10 @@ from stax.operators import elementwise as ops
 from stax.operators.broadcast import broadcast_to
 from stax.operators.contract import matmul
 from stax.operators.elementwise import Elementwise, convert, like, select
-from stax.trace import Proxy, bind, current_trace, full, is_array, links, type_of
-from stax.types import ArrayType, Shape, promote
+from stax.trace import bind, current_trace, full, is_array, links, type_of
+from stax.types import ArrayType, Shape, is_python_number, promote
 
 Function = Callable[..., Any]
-
-
-_NUMBERS = frozenset({bool, int, float, complex})
-
-
-def is_number(x: Any) -> bool:
-    """Say whether `x` is a Python number (NumPy's scalars are arrays without axes)."""
-    return type(x) in _NUMBERS or (
-        isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic)
-    )
 
 
 _CONVERT = "Convert it first: stax.numpy.asarray(...)."
@@ -44,7 +34,7 @@ _CONVERT = "Convert it first: stax.numpy.asarray(...)."
 
 def operand(name: str, x: Any) -> Any:
     """Return `x` if it can be an operand, NumPy arrays as arrays; raises ArgumentError."""
-    if is_array(x) or is_number(x):
+    if is_array(x) or is_python_number(x):
         return x
     if isinstance(x, np.ndarray | np.generic | Extent) or hasattr(x, "__jax_array__"):
         return links.as_array(x)
@@ -68,7 +58,7 @@ def broadcast_shapes(name: str, *kinds: ArrayType) -> Shape:
 
 def cast(x: Any, shape: Shape, dtype: Any, weak: bool) -> Any:
     """Return `x` broadcast to `shape` and converted; a number becomes one constant."""
-    if is_number(x):
+    if is_python_number(x):
         return full(shape, _in_range(x), dtype, weak)
     converted = convert(x, dtype, weak)
     return converted if same_shape(x.shape, shape) else broadcast_to(converted, shape)
@@ -101,13 +91,6 @@ def _numeric(dtype: Any) -> Any:
     return types.int_dtype() if types.is_bool(dtype) else dtype
 
 
-def _inexact(dtype: Any) -> Any:
-    """Integers divide as floats: 64-bit ones in float64, others in float32."""
-    if types.is_inexact(dtype):
-        return dtype
-    return types.float64 if dtype in (types.int64, types.uint64) else types.float32
-
-
 # --- functions made of one op ---
 
 
@@ -138,7 +121,7 @@ _op = Elementwise
 add = _binary("add", _op("add"), boolean=_op("or"))
 subtract = _binary("subtract", _op("sub"))
 multiply = _binary("multiply", _op("mul"), boolean=_op("and"))
-divide = true_divide = _binary("divide", _op("div"), to=_inexact)
+divide = true_divide = _binary("divide", _op("div"), to=types.inexact_dtype)
 maximum = _binary("maximum", _op("maximum"), boolean=_op("or"))
 minimum = _binary("minimum", _op("minimum"), boolean=_op("and"))
 equal = _binary("equal", _op("eq"))
@@ -354,8 +337,7 @@ _UNARY: dict[str, Function] = {
 def _understood(x: Any) -> bool:
     """Say whether an operator takes `x`; for others Python asks `x` itself and then raises."""
     return (
-        type(x) is Proxy
-        or type(x) is links.array_class
+        is_array(x)
         or isinstance(x, bool | int | float | complex | np.ndarray | np.generic | Extent)
         or hasattr(x, "__jax_array__")
     )
@@ -377,10 +359,7 @@ def _operator(function: Function, swapped: bool = False) -> Function:
 
 def _sequence_error(function: Function, other: Any) -> ArgumentError:
     name, kind = function.__name__.rstrip("_"), type(other).__name__
-    return ArgumentError(
-        f"{name}: operands are arrays and numbers, not {kind}.",
-        advice=_CONVERT,
-    )
+    return ArgumentError(f"{name}: operands are arrays and numbers, not {kind}.", advice=_CONVERT)
 
 
 def _unary(function: Function) -> Function:

@@ -21,7 +21,14 @@ from stax.extent import Dimension, same_shape
 from stax.graph import Constant
 from stax.op import Batch, Linear, Op
 from stax.trace import Proxy, bind, full, is_array, type_of, zeros_like
-from stax.types import ArrayType, Shape, accumulator, canonical_axes, canonical_shape
+from stax.types import (
+    ArrayType,
+    Shape,
+    accumulator,
+    canonical_axes,
+    canonical_shape,
+    is_python_number,
+)
 
 
 class LinearOp(Op):
@@ -38,7 +45,7 @@ def splat(x: Any) -> Any:
     """Return the number that fills `x` if it is known from its form, or None."""
     if type(x) is Proxy:
         return x.node.op.value if isinstance(x.node.op, Constant) else None
-    return x if isinstance(x, bool | int | float | complex | np.generic) else None
+    return x if isinstance(x, np.generic) or is_python_number(x) else None
 
 
 def move(op: Op, x: Any) -> Any:
@@ -90,8 +97,11 @@ class Broadcast(LinearOp):
     def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
         # Every copy of an element feeds the same cotangent, so the copies are summed.
         (x,) = inputs
-        kept = {d for extent, d in zip(x.type.shape, self.broadcast_dimensions, strict=True)
-                if not is_one(extent) or is_one(self.shape[d])}  # fmt: skip
+        kept = {
+            d
+            for extent, d in zip(x.type.shape, self.broadcast_dimensions, strict=True)
+            if not is_one(extent) or is_one(self.shape[d])
+        }
         total = reduce_sum(ct, [a for a in range(len(self.shape)) if a not in kept])
         places = [i for i, d in enumerate(self.broadcast_dimensions) if d in kept]
         return (broadcast_in_dim(total, x.type.shape, places),)
@@ -130,6 +140,11 @@ def expand_leading(x: Any, size: Dimension) -> Any:
     """Return `x` repeated along a new first axis of length `size`."""
     shape = type_of(x).shape
     return broadcast_in_dim(x, (size, *shape), range(1, len(shape) + 1))
+
+
+def lead_all(batch: Batch, flags: Sequence[bool], inputs: Sequence[Proxy]) -> list[Any]:
+    """Return the inputs, all with the batch axis in front."""
+    return [x if f else expand_leading(x, batch.size) for x, f in zip(inputs, flags, strict=True)]
 
 
 class Reduction(Op):
@@ -196,11 +211,7 @@ class ReduceSum(Reduction, LinearOp):
     name: ClassVar[str] = "reduce_sum"
     combine: ClassVar[str] = "add"
     ufunc: ClassVar[np.ufunc] = np.add
-
-    @staticmethod
-    def accepts(dtype: Any) -> bool:
-        """Accept numbers, not bool."""
-        return types.is_integer(dtype) or types.is_inexact(dtype)
+    accepts = staticmethod(types.is_number)
 
     def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
         # Every summed element fed the same result, so each gets the whole cotangent.

@@ -24,7 +24,7 @@ from stax.op import Batch, Linear, Op
 from stax.operators.broadcast import is_one
 from stax.operators.elementwise import add, convert
 from stax.operators.shape import move_axis, squeeze, transpose
-from stax.trace import Proxy, bind, is_array, links, type_of
+from stax.trace import Proxy, as_array, bind, type_of
 from stax.types import ArrayType, accumulator, canonical_axis, promote
 
 Axes = tuple[int, ...]
@@ -220,7 +220,7 @@ def dot_general(
 ) -> Any:
     """Return the general product; `dimension_numbers` is (contracted, batch), pairs of axes."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
-    lhs, rhs = _array(lhs), _array(rhs)
+    lhs, rhs = as_array(lhs), as_array(rhs)
     left, right = type_of(lhs).ndim, type_of(rhs).ndim
     dtype = None if preferred_element_type is None else types.check_dtype(preferred_element_type)
     if dtype is not None and dtype == type_of(lhs).dtype == type_of(rhs).dtype:
@@ -238,13 +238,9 @@ def _axes(axes: Any, ndim: int) -> Axes:
     return tuple(canonical_axis(a, ndim) for a in axes)
 
 
-def _array(x: Any) -> Any:
-    return x if is_array(x) else links.as_array(x)
-
-
 def _promoted(x: Any, y: Any) -> tuple[Any, Any]:
     """Return the operands of a product in one dtype."""
-    x, y = _array(x), _array(y)
+    x, y = as_array(x), as_array(y)
     if x.type.dtype == y.type.dtype and x.type.weak == y.type.weak:
         return x, y
     dtype, weak = promote(x.type, y.type)

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stax.errors import ArgumentError, DTypeError, ShapeError
-from stax.extent import Extent
+from stax.extent import Dimension, Extent
 from stax.op import Batch, Linear, Op
-from stax.operators.broadcast import expand_leading
+from stax.operators.broadcast import broadcast_to, lead_all
 from stax.operators.elementwise import add, convert, like, lt, select
 from stax.operators.index import (
     GatherDimensionNumbers,
@@ -26,7 +26,7 @@ from stax.operators.index import (
 )
 from stax.operators.reshape import expand_dims
 from stax.operators.shape import concatenate, slice_
-from stax.trace import Proxy, bind, full, is_array, type_of, zeros_like
+from stax.trace import Proxy, bind, is_array, type_of, zeros, zeros_like
 from stax.types import ArrayType, Shape, canonical_shape, int32, int64, is_integer
 
 
@@ -65,9 +65,7 @@ def lowered_starts(kernel: Any, starts: Sequence[Any], sizes: Shape, shape: Shap
 
 def stacked(batch: Batch, flags: Sequence[bool], starts: Sequence[Any]) -> Any:
     """Return the starts of each example as the rows of one array."""
-    columns = [
-        x if flag else expand_leading(x, batch.size) for x, flag in zip(starts, flags, strict=True)
-    ]
+    columns = lead_all(batch, flags, starts)
     dtype = int32 if all(np.can_cast(type_of(x).dtype, int32) for x in columns) else int64
     return concatenate([expand_dims(convert(x, dtype), 1) for x in columns], 1)
 
@@ -94,8 +92,7 @@ class DynamicSlice(Op):
 
     def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
         x, *starts = inputs
-        nothing = full(x.type.shape, 0, x.type.dtype)
-        return (bind(DynamicUpdateSlice(), nothing, ct, *starts), *[None] * len(starts))
+        return (bind(DynamicUpdateSlice(), zeros(x.type), ct, *starts), *[None] * len(starts))
 
     def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:
         x, *starts = inputs
@@ -152,14 +149,13 @@ class DynamicUpdateSlice(Op):
         x, update, *starts = inputs
         x_ct = update_ct = None
         if isinstance(x, Linear):
-            x_ct = bind(self, ct, full(update.type.shape, 0, update.type.dtype), *starts)
+            x_ct = bind(self, ct, zeros(update.type), *starts)
         if isinstance(update, Linear):
             update_ct = bind(DynamicSlice(update.type.shape), ct, *starts)
         return (x_ct, update_ct, *[None] * len(starts))
 
     def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:
-        pairs = zip(inputs[:2], flags[:2], strict=True)
-        x, update = (v if flag else expand_leading(v, batch.size) for v, flag in pairs)
+        x, update = lead_all(batch, flags[:2], inputs[:2])
         starts = inputs[2:]
         if not any(flags[2:]):
             return bind(self, x, update, 0, *starts)
@@ -188,29 +184,40 @@ class DynamicUpdateSlice(Op):
         return kernel.apply("select", inside, update(tuple(places), mask=inside), x(index))
 
 
-def wrapped(x: Any, starts: Sequence[Any]) -> list[Any]:
-    """Return the starts with negative ones counted from the end, as in NumPy."""
+def _all_from_start(x: Any, starts: Sequence[Any]) -> list[Any]:
+    """Return the starts of a slice of `x` with negative ones counted from the end, as in NumPy."""
     shape = type_of(x).shape
     if len(starts) != len(shape):
         raise ArgumentError(f"{type_of(x)} needs {len(shape)} starts, got {len(starts)}.")
-    return [_wrapped(start, n) for start, n in zip(starts, shape, strict=True)]
+    return [from_start(start, n) for start, n in zip(starts, shape, strict=True)]
 
 
-def _wrapped(start: Any, n: Any) -> Any:
-    if is_static(start):
-        return int(start) + n if start < 0 else int(start)
-    dtype = type_of(start).dtype
+def from_start(place: Any, n: Dimension) -> Any:
+    """Return places along an axis of length `n`, negative ones counted from its end.
+
+    `place` is a number or an array of integers; those narrower than 32 bits are widened.
+    """
+    if is_static(place):
+        return int(place) + n if place < 0 else int(place)
+    dtype = type_of(place).dtype
     if dtype.kind == "u":
-        return start
+        return place
     # In a narrow type the length may not fit, so the sum is taken in a wider one.
-    wide = convert(start, int32) if dtype.itemsize < 4 else start
-    length = convert(n, type_of(wide).dtype) if isinstance(n, Extent) else like(wide, n)
-    return select(lt(wide, like(wide, 0)), add(wide, length), wide)
+    wide = convert(place, int32) if dtype.itemsize < 4 else place
+    return select(lt(wide, like(wide, 0)), add(wide, length_like(wide, n)), wide)
 
 
-def is_static(start: Any) -> bool:
-    """Say whether a start is a number that is known now."""
-    return isinstance(start, int | np.integer) and not isinstance(start, bool)
+def length_like(x: Any, n: Dimension) -> Any:
+    """Return the length `n` in the shape and dtype of `x`."""
+    if not isinstance(n, Extent):
+        return like(x, n)
+    kind = type_of(x)
+    return broadcast_to(convert(n, kind.dtype), kind.shape)
+
+
+def is_static(place: Any) -> bool:
+    """Say whether a place is a number that is known now."""
+    return isinstance(place, int | np.integer) and not isinstance(place, bool)
 
 
 def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[Any]) -> Any:
@@ -219,7 +226,7 @@ def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[Any]) -> Any:
     A negative start counts from the end.
     """
     shape, wanted = type_of(x).shape, canonical_shape(sizes)
-    begin = wrapped(x, starts)
+    begin = _all_from_start(x, starts)
     if all(map(is_static, begin)) and all(isinstance(n, int) for n in (*shape, *wanted)):
         check_sizes("dynamic_slice", type_of(x), wanted)
         places = clamped(begin, wanted, shape)  # type: ignore[arg-type]
@@ -231,4 +238,4 @@ def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
     """Return `x` with the part at `starts` replaced by `update`, moved so that it lies within."""
     if is_array(update) and type_of(update) is type_of(x):
         return update
-    return bind(DynamicUpdateSlice(), x, update, *wrapped(x, starts))
+    return bind(DynamicUpdateSlice(), x, update, *_all_from_start(x, starts))

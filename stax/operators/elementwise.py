@@ -24,9 +24,18 @@ from stax import types
 from stax.errors import DTypeError, ShapeError
 from stax.extent import same_shape
 from stax.op import Batch, Linear, Op
-from stax.operators.shape import expand_leading
+from stax.operators.broadcast import lead_all
 from stax.trace import Proxy, bind, full, type_of
-from stax.types import ArrayType, is_bool, is_complex, is_float, is_inexact
+from stax.types import (
+    ArrayType,
+    is_bits,
+    is_bool,
+    is_float,
+    is_inexact,
+    is_number,
+    is_numeric,
+    is_ordered,
+)
 
 Partial = Callable[..., Any]
 
@@ -59,9 +68,7 @@ class Elementwise(Op):
 
     def abstract_eval(self, *operands: ArrayType) -> ArrayType:
         first, row = operands[0], ROWS[self.name]
-        for other in operands[1:]:
-            if other is first:
-                continue
+        if any(other is not first for other in operands[1:]):
             check_same(self.name, operands)
         if not row.accepts(first.dtype):
             raise DTypeError(
@@ -111,17 +118,16 @@ def check_same(name: str, operands: Sequence[ArrayType]) -> None:
     for other in operands[1:]:
         if other.dtype != first.dtype:
             shown = ", ".join(types.SHORT_NAMES[t.dtype] for t in operands)
-            raise DTypeError(f"{name}: operands must have one dtype, got {shown}.",
-                             advice="stax.numpy converts by itself; here, use astype.")  # fmt: skip
+            raise DTypeError(
+                f"{name}: operands must have one dtype, got {shown}.",
+                advice="stax.numpy converts by itself; here, use astype.",
+            )
         if not same_shape(other.shape, first.shape):
             shown = ", ".join(str(t.shape) for t in operands)
-            raise ShapeError(f"{name}: operands must have one shape, got {shown}.",
-                             advice="stax.numpy broadcasts by itself; here, use broadcast_in_dim.")  # fmt: skip
-
-
-def lead_all(batch: Batch, flags: Sequence[bool], inputs: Sequence[Proxy]) -> list[Any]:
-    """Return the inputs, all with the batch axis in front."""
-    return [x if f else expand_leading(x, batch.size) for x, f in zip(inputs, flags, strict=True)]
+            raise ShapeError(
+                f"{name}: operands must have one shape, got {shown}.",
+                advice="stax.numpy broadcasts by itself; here, use broadcast_in_dim.",
+            )
 
 
 def elementwise(
@@ -150,30 +156,14 @@ def like(x: Any, value: float) -> Any:
     return full(t.shape, value, t.dtype, t.weak)
 
 
-def is_number(dtype: Any) -> bool:
-    """Accept numbers, not bool."""
-    return types.is_integer(dtype) or is_inexact(dtype)
-
-
-def is_ordered(dtype: Any) -> bool:
-    """Accept what has an order: bool, integers, real floating types."""
-    return not is_complex(dtype) and dtype in types.NUMERIC
-
-
-def is_any(dtype: Any) -> bool:
-    """Accept every numeric dtype and bool."""
-    return dtype in types.NUMERIC
-
-
-def is_bits(dtype: Any) -> bool:
-    """Accept integers and bool."""
-    return types.is_integer(dtype) or is_bool(dtype)
-
-
 def accepted(accepts: Callable[[Any], bool]) -> str:
     """Return the dtypes that a row accepts, by kind."""
-    kinds = {"bool": types.bool_, "integers": types.int32, "floating types": types.float32,
-             "complex types": types.complex64}  # fmt: skip
+    kinds = {
+        "bool": types.bool_,
+        "integers": types.int32,
+        "floating types": types.float32,
+        "complex types": types.complex64,
+    }
     found = [name for name, example in kinds.items() if accepts(example)]
     return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
 
@@ -197,8 +187,9 @@ def _divide(x: np.ndarray, y: np.ndarray) -> Any:
 def _remainder(x: np.ndarray, y: np.ndarray) -> Any:
     if x.dtype.kind not in "iu":
         return np.fmod(x, y)
-    safe = np.where((y == 0) | (y == np.array(-1).astype(y.dtype)), np.ones_like(y), y) if x.dtype.kind == "i" else np.where(y == 0, np.ones_like(y), y)  # fmt: skip
-    return np.where(y == 0, x, np.fmod(x, safe))
+    # Any number over 1 or -1 leaves 0; the machine traps for the lowest number over -1.
+    trap = (y == 0) | (y == -1) if x.dtype.kind == "i" else y == 0
+    return np.where(y == 0, x, np.fmod(x, np.where(trap, np.ones_like(y), y)))
 
 
 def _shift(shift: Callable[..., Any], fill: bool) -> Callable[..., Any]:
@@ -245,16 +236,6 @@ def _rsqrt(x: np.ndarray) -> Any:
     return 1 / np.sqrt(x)
 
 
-def _power(x: np.ndarray, y: np.ndarray) -> Any:
-    if x.dtype.kind in "iu" and x.dtype.kind == "i":
-        return np.where(y < 0, 0, np.power(x, np.maximum(y, 0))).astype(x.dtype)
-    return np.power(x, y)
-
-
-def _round_even(x: np.ndarray) -> Any:
-    return np.rint(x)
-
-
 # --- derivatives that take more than a line ---
 
 
@@ -289,22 +270,22 @@ def _erf_slope(t: Any, out: Any, x: Any) -> Any:
 # fmt: off
 
 neg   = elementwise("neg",   np.negative, lambda t, y, x: neg(t), accepts=is_number, linear=(0,))
-add   = elementwise("add",   np.add,      lambda t, z, x, y: t, lambda t, z, x, y: t, accepts=is_any, linear=(0, 1))
+add   = elementwise("add",   np.add,      lambda t, z, x, y: t, lambda t, z, x, y: t, accepts=is_numeric, linear=(0, 1))
 sub   = elementwise("sub",   np.subtract, lambda t, z, x, y: t, lambda t, z, x, y: neg(t), accepts=is_number, linear=(0, 1))
-mul   = elementwise("mul",   np.multiply, lambda t, z, x, y: mul(t, y), lambda t, z, x, y: mul(x, t), accepts=is_any, linear=(0, 1))
+mul   = elementwise("mul",   np.multiply, lambda t, z, x, y: mul(t, y), lambda t, z, x, y: mul(x, t), accepts=is_numeric, linear=(0, 1))
 div   = elementwise("div",   _divide,     lambda t, z, x, y: div(t, y), lambda t, z, x, y: neg(div(mul(t, z), y)), accepts=is_number, linear=(0,))
 rem   = elementwise("rem",   _remainder,  lambda t, z, x, y: t, lambda t, z, x, y: mul(neg(t), trunc(div(x, y))), accepts=is_number)
-power = elementwise("pow",   _power,      _power_base, _power_exponent)
+power = elementwise("pow",   np.power,    _power_base, _power_exponent)
 
-maximum = elementwise("maximum", _first_of_equals(np.maximum, np.greater_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_any)
-minimum = elementwise("minimum", _first_of_equals(np.minimum, np.less_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_any)
+maximum = elementwise("maximum", _first_of_equals(np.maximum, np.greater_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_numeric)
+minimum = elementwise("minimum", _first_of_equals(np.minimum, np.less_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_numeric)
 
 abs_  = elementwise("abs",   np.abs,      lambda t, y, x: mul(t, _abs_slope(x)), accepts=is_number)
 sign  = elementwise("sign",  np.sign,     None, accepts=is_number)
 floor = elementwise("floor", np.floor,    None, accepts=is_float)
 ceil  = elementwise("ceil",  np.ceil,     None, accepts=is_float)
 trunc = elementwise("trunc", np.trunc,    None, accepts=is_float)
-round_ = elementwise("round", _round_even, None, accepts=is_float)
+round_ = elementwise("round", np.rint,    None, accepts=is_float)
 
 exp   = elementwise("exp",   np.exp,      lambda t, y, x: mul(t, y))
 exp2  = elementwise("exp2",  np.exp2,     lambda t, y, x: mul(like(x, np.log(2)), mul(t, y)))
@@ -334,8 +315,8 @@ erf   = elementwise("erf",   _in_float32(scipy.special.erf),  _erf_slope, accept
 erfc  = elementwise("erfc",  _in_float32(scipy.special.erfc), lambda t, y, x: neg(_erf_slope(t, y, x)), accepts=is_float)
 
 is_finite = elementwise("is_finite", np.isfinite, None, accepts=is_inexact, to_bool=True)
-eq    = elementwise("eq", np.equal,         None, None, accepts=is_any, to_bool=True)
-ne    = elementwise("ne", np.not_equal,     None, None, accepts=is_any, to_bool=True)
+eq    = elementwise("eq", np.equal,         None, None, accepts=is_numeric, to_bool=True)
+ne    = elementwise("ne", np.not_equal,     None, None, accepts=is_numeric, to_bool=True)
 lt    = elementwise("lt", np.less,          None, None, accepts=is_ordered, to_bool=True)
 le    = elementwise("le", np.less_equal,    None, None, accepts=is_ordered, to_bool=True)
 gt    = elementwise("gt", np.greater,       None, None, accepts=is_ordered, to_bool=True)
@@ -432,7 +413,7 @@ def _to_integer(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Truncate toward zero, saturate, and take NaN to 0."""
     wide = np.real(x).astype(np.float64)
     limits = np.iinfo(dtype)
-    inside = (wide > float(limits.min) - 1) & (wide < float(limits.max) + 1) & (wide < 2.0**63 if dtype != np.uint64 else True)  # fmt: skip
+    inside = (wide > float(limits.min) - 1) & (wide < float(limits.max) + 1)
     cut = np.where(inside, np.trunc(wide), 0.0).astype(dtype)
     ends = np.where(wide > 0, limits.max, np.where(wide < 0, limits.min, 0)).astype(dtype)
     return np.where(inside, cut, ends)

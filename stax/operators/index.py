@@ -25,10 +25,10 @@ from stax import types
 from stax.errors import ArgumentValueError, DTypeError, MissingRule, ShapeError
 from stax.extent import Dimension, product, same_shape
 from stax.op import Batch, Linear, Op
-from stax.operators.broadcast import broadcast_in_dim
-from stax.operators.elementwise import add, div, eq, lead_all, like, mul, select
+from stax.operators.broadcast import broadcast_in_dim, lead_all
+from stax.operators.elementwise import add, div, eq, like, mul, select
 from stax.operators.shape import iota, reshape
-from stax.trace import Proxy, bind, full, is_array, links, zeros_like
+from stax.trace import Proxy, as_array, bind, full, zeros, zeros_like
 from stax.types import ArrayType, Shape, accumulator, int32
 
 Axes = tuple[int, ...]
@@ -259,8 +259,8 @@ class Gather(Op):
     def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
         operand: Linear = inputs[0]
         numbers = ScatterDimensionNumbers(*self.numbers)
-        zero = full(operand.type.shape, 0, operand.type.dtype)
-        return bind(Scatter("add", numbers, self.mode, self.unique), zero, inputs[1], ct), None
+        plus = Scatter("add", numbers, self.mode, self.unique)
+        return bind(plus, zeros(operand.type), inputs[1], ct), None
 
     def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:
         operand, indices = flags
@@ -306,24 +306,12 @@ class _Kind(NamedTuple):
     accepts: Callable[[Any], bool]
 
 
-def _is_any(dtype: Any) -> bool:
-    return True
-
-
-def _is_numeric(dtype: Any) -> bool:
-    return dtype in types.NUMERIC
-
-
-def _is_ordered(dtype: Any) -> bool:
-    return dtype in types.NUMERIC and not types.is_complex(dtype)
-
-
 KINDS = {
-    "set": _Kind(None, _is_any),
-    "add": _Kind(np.add, _is_numeric),
-    "mul": _Kind(np.multiply, _is_numeric),
-    "min": _Kind(np.minimum, _is_ordered),
-    "max": _Kind(np.maximum, _is_ordered),
+    "set": _Kind(None, lambda dtype: True),
+    "add": _Kind(np.add, types.is_numeric),
+    "mul": _Kind(np.multiply, types.is_numeric),
+    "min": _Kind(np.minimum, types.is_ordered),
+    "max": _Kind(np.maximum, types.is_ordered),
 }
 
 
@@ -437,7 +425,7 @@ class Scatter(Op):
 
     def _kept(self, updates: Any) -> Any:
         """What the cotangent becomes where updates are set (zero), or is multiplied by."""
-        return _zeros(type_of_input(updates)) if self.kind == "set" else updates
+        return zeros(updates.type) if self.kind == "set" else updates
 
     def _check_unique(self) -> None:
         if self.kind == "mul" and not self.unique:
@@ -451,7 +439,7 @@ class Scatter(Op):
 
     def _read(self, source: Any, operand: Any, indices: Any, updates: Any) -> Any:
         """Return the windows of `source` where updates go; 0 for updates that are dropped."""
-        sizes = self.sizes(type_of_input(operand), type_of_input(updates))
+        sizes = self.sizes(operand.type, updates.type)
         # A promise is not trusted: what a scatter drops must not be read from elsewhere.
         clip = self.mode is GatherScatterMode.CLIP
         mode = self.mode if clip else GatherScatterMode.FILL_OR_DROP
@@ -464,12 +452,12 @@ class Scatter(Op):
         Windows are numbered from 1 and their numbers are set in place of the updates; an update is
         still there where its number is.
         """
-        kind = type_of_input(updates)
+        kind = updates.type
         outer = self.window.outer(kind.ndim)
         counts = tuple(kind.shape[a] for a in outer)
         number = add(iota(int32, (product(counts),), 0), full((product(counts),), 1, int32))
         numbers = broadcast_in_dim(reshape(number, counts), kind.shape, outer)
-        blank = full(type_of_input(operand).shape, 0, int32)
+        blank = full(operand.type.shape, 0, int32)
         there = self._read(bind(self, blank, indices, numbers), operand, indices, updates)
         return select(eq(there, numbers), pulled, zeros_like(pulled))
 
@@ -480,26 +468,12 @@ class Scatter(Op):
         return bind(Scatter(self.kind, numbers, self.mode, self.unique), *every)
 
 
-def type_of_input(x: Any) -> ArrayType:
-    """Return the type of an input of a transpose rule, linear or not."""
-    return x.type
-
-
-def _zeros(kind: ArrayType) -> Any:
-    """Return zeros of a type."""
-    return full(kind.shape, 0, kind.dtype)
-
-
 # --- the functions of jax.lax ---
 
 
 def _canonical(numbers: Any) -> tuple[Axes, ...]:
     """Return the dimension numbers as tuples of Python integers."""
     return tuple(tuple(int(a) for a in axes) for axes in numbers)
-
-
-def _array(x: Any) -> Any:
-    return x if is_array(x) else links.as_array(x)
 
 
 def gather(
@@ -514,13 +488,13 @@ def gather(
     fill_value: Any = None,
 ) -> Any:
     """Return windows of `operand` of `slice_sizes` at the places `start_indices`."""
-    operand, fill = _array(operand), None
+    operand, fill = as_array(operand), None
     how = GatherScatterMode.from_any("promise_in_bounds" if mode is None else mode)
     if how is GatherScatterMode.FILL_OR_DROP:
         fill = default_fill(operand.dtype) if fill_value is None else np.asarray(fill_value).item()
     numbers = GatherDimensionNumbers(*_canonical(dimension_numbers))
     op = Gather(numbers, types.canonical_shape(slice_sizes), how, fill, bool(unique_indices))
-    return bind(op, operand, _array(start_indices))
+    return bind(op, operand, as_array(start_indices))
 
 
 def default_fill(dtype: Any) -> Any:
@@ -544,10 +518,10 @@ def _scatter(kind: str) -> Callable[..., Any]:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Any:
-        operand, updates = _array(operand), _array(updates)
+        operand, updates = as_array(operand), as_array(updates)
         numbers = ScatterDimensionNumbers(*_canonical(dimension_numbers))
         op = Scatter(kind, numbers, GatherScatterMode.from_any(mode), bool(unique_indices))
-        return bind(op, operand, _array(scatter_indices), updates)
+        return bind(op, operand, as_array(scatter_indices), updates)
 
     function.__name__ = function.__qualname__ = "scatter" if kind == "set" else f"scatter_{kind}"
     function.__doc__ = f"Return `operand` with windows of `updates` combined into it by `{kind}`."

@@ -32,23 +32,14 @@ from stax.operators.elementwise import add, convert, div, eq, like, maximum, min
 from stax.operators.reshape import reshape, rev, transpose
 from stax.operators.shape import concatenate, pad, slice_in_dim
 from stax.trace import Proxy, bind, full, type_of
-from stax.types import ArrayType, accumulator, canonical_axis
-
-
-def is_number(dtype: Any) -> bool:
-    """Accept numbers, not bool."""
-    return types.is_integer(dtype) or types.is_inexact(dtype)
-
-
-def is_ordered(dtype: Any) -> bool:
-    """Accept what has an order: bool, integers, real floating types."""
-    return types.is_bool(dtype) or types.is_integer(dtype) or types.is_float(dtype)
-
-
-def is_bits(dtype: Any) -> bool:
-    """Accept bool and integers."""
-    return types.is_bool(dtype) or types.is_integer(dtype)
-
+from stax.types import (
+    ArrayType,
+    accumulator,
+    canonical_axis,
+    is_bits,
+    is_number,
+    is_ordered,
+)
 
 # --- products ---
 
@@ -348,8 +339,8 @@ class CumSum(Cumulative, LinearOp):
     combine: ClassVar[str] = "add"
     accepts = staticmethod(is_number)
 
-    # The sum over what came before pulls back as the sum over what comes after.
     def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
+        # The sum over what came before pulls back as the sum over what comes after.
         return (cumsum(ct, self.axis, not self.reverse),)
 
 

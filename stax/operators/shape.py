@@ -24,6 +24,7 @@ from stax.operators.broadcast import (
     broadcast_in_dim as broadcast_in_dim,
     broadcast_to as broadcast_to,
     expand_leading as expand_leading,
+    lead_all,
     move,
     reduce_sum,
     splat as splat,
@@ -335,9 +336,7 @@ class Concatenate(LinearOp):
         return cts
 
     def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:
-        pairs = zip(inputs, flags, strict=True)
-        parts = [x if flag else expand_leading(x, batch.size) for x, flag in pairs]
-        return concatenate(parts, self.axis + 1)
+        return concatenate(lead_all(batch, flags, inputs), self.axis + 1)
 
     def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
         place, end, result = index[self.axis], 0, None

@@ -16,7 +16,7 @@ from stax import types
 from stax.errors import ArgumentError, DTypeError, ShapeError
 from stax.extent import same_shape
 from stax.op import Batch, Op
-from stax.operators.broadcast import expand_leading
+from stax.operators.broadcast import lead_all
 from stax.operators.index import GatherDimensionNumbers, gather
 from stax.operators.reshape import expand_dims
 from stax.operators.shape import iota
@@ -58,9 +58,8 @@ class Sort(Op):
         return moved if len(moved) > 1 else moved[0]
 
     def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:
-        pairs = zip(inputs, flags, strict=True)
-        all_batched = [x if flag else expand_leading(x, batch.size) for x, flag in pairs]
-        return bind(Sort(self.axis + 1, self.num_keys, self.is_stable), *all_batched)
+        op = Sort(self.axis + 1, self.num_keys, self.is_stable)
+        return bind(op, *lead_all(batch, flags, inputs))
 
 
 def sort_order(keys: Sequence[Any], axis: int) -> Any:
