@@ -15,6 +15,7 @@ else becomes one: it copies sources that can change, and applies the rules of 64
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -43,8 +44,6 @@ from stax.types import (
     is_python_number,
     scalar_type,
 )
-
-_AXES = "Use atleast_1d, or reshape(1)."
 
 
 class _ArrayMeta(type):
@@ -183,13 +182,10 @@ class Array(metaclass=_ArrayMeta):
         return _numeric(self).tolist()
 
     def __len__(self) -> int:
-        if not self.ndim:
-            raise ArgumentError("an array without axes has no length.", advice=_AXES)
-        return self.shape[0]
+        return leading_length(self)
 
     def __iter__(self) -> Iterator[Array]:
-        if not self.ndim:
-            raise ArgumentError("an array without axes cannot be iterated over.", advice=_AXES)
+        leading_length(self)
         row, value = self.type.without_leading(), value_of(self)
         return (array_from_numpy(value[i], row) for i in range(self.shape[0]))
 
@@ -223,6 +219,16 @@ class Array(metaclass=_ArrayMeta):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return array_from_numpy, (value_of(self), self.type)
+
+
+def leading_length(x: Any) -> int:
+    """Return the length of the first axis of an array; raises ArgumentError if it has none."""
+    if not x.ndim:
+        raise ArgumentError(
+            "an array without axes has no length and cannot be iterated over.",
+            advice="Use atleast_1d, or reshape(1).",
+        )
+    return operator.index(x.shape[0])
 
 
 def _numbers(value: np.ndarray, width: int) -> str:
@@ -420,13 +426,9 @@ def _refuse_assignment(self: Any, index: Any, value: Any) -> NoReturn:
     )
 
 
-def install_setitem(cls: Any) -> None:
-    """Make `x[index] = value` raise an error that says what to write."""
-    cls.__setitem__ = _refuse_assignment
-
-
-for _class in (Array, Proxy):
-    install_setitem(_class)
-    install_operators(_class)
+_shared: Any  # by arrays and traced arrays
+for _shared in (Array, Proxy):
+    _shared.__setitem__ = _refuse_assignment
+    install_operators(_shared)
 links.array_class = Array
 links.as_array = as_operand

@@ -4,6 +4,10 @@ A setting is read with `config.enable_x64` and set for a block with `with enable
 the whole process with `config.update("enable_x64", True)`.  `config.key()` is what a compiled
 variant is specialised on.  Values live in context variables, so threads do not see each other's
 blocks.
+
+    >>> with enable_x64(True):
+    ...     config.enable_x64
+    True
 """
 
 from __future__ import annotations
@@ -98,11 +102,11 @@ def disable_jit(disable: bool = True) -> Any:
     return config.override(disable_jit=disable)
 
 
-def default_matmul_precision(precision: Any) -> Any:
+def default_matmul_precision(new_val: Any) -> Any:
     """Set the precision of products that name none, for a `with` block."""
-    return config.override(default_matmul_precision=precision)
+    return config.override(default_matmul_precision=new_val)
 
 
-def numpy_dtype_promotion(mode: str) -> Any:
+def numpy_dtype_promotion(new_val: str) -> Any:
     """Choose `"standard"` or `"strict"` dtype promotion, for a `with` block."""
-    return config.override(numpy_dtype_promotion=mode)
+    return config.override(numpy_dtype_promotion=new_val)

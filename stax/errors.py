@@ -79,6 +79,18 @@ class ArgumentValueError(StaxError, ValueError):
     """An argument has the right type and a value that makes no sense."""
 
 
+class NumberRangeError(StaxError, OverflowError):
+    """A Python integer does not fit the dtype that it would have."""
+
+
+class IndexingError(StaxError, IndexError):
+    """An index does not fit the array."""
+
+
+class UnsupportedError(StaxError, NotImplementedError):
+    """JAX or NumPy has it, and Stax does not."""
+
+
 class MissingRule(StaxError, NotImplementedError):
     """An op lacks the rule that a transform needs."""
 

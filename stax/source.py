@@ -20,6 +20,8 @@ from typing import Any
 import numpy
 import optree
 
+from stax.config import config
+
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # NumPy asks proxies for their values; optree maps functions over trees.
 _SKIPPED = (PACKAGE, *(os.path.dirname(str(m.__file__)) + os.sep for m in (numpy, optree)))
@@ -97,8 +99,8 @@ def _parameters(frame: FrameType) -> list[tuple[str, Any]]:
 
 
 def hide_internal(traceback: TracebackType | None) -> None:
-    """Drop the library's own frames after the first, unless STAX_FULL_TRACEBACK is set."""
-    if os.environ.get("STAX_FULL_TRACEBACK", "0") != "0":
+    """Drop the library's own frames after the first, unless the setting full_traceback is on."""
+    if config.full_traceback:
         return
     while traceback is not None:
         following = traceback.tb_next

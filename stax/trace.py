@@ -99,6 +99,14 @@ class Proxy:
     def weak_type(self) -> bool:
         return self.node.type.weak
 
+    @property
+    def itemsize(self) -> int:
+        return int(self.node.type.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> Dimension:
+        return self.size * self.itemsize
+
     def __repr__(self) -> str:
         return f"Proxy<{self.node.type!r}, {self.owner.transform}>"
 
@@ -168,17 +176,15 @@ _ADVICE: dict[type, str] = {
 class Trace(AbstractContextManager["Trace"]):
     """Records one function; a context manager that makes it the current trace.
 
-    `transform` names what the trace is for, `function` what is traced, `call` the user's line that
-    asked for it; `mapped` says that inputs without a value are unknown because vmap maps them.
-    While `source` and `scope` are set, new nodes get them in place of the user's line.
+    `transform` names what the trace is for, `function` what is traced, and `call` is the user's
+    line that asked for it; `mapped` says that inputs without a value are unknown because vmap maps
+    them.  While `source` and `scope` are set, new nodes get them in place of the user's line.
     """
 
-    def __init__(
-        self, function: str, transform: str, *, call: Source | None = None, mapped: bool = False
-    ) -> None:
+    def __init__(self, function: str, transform: str, *, mapped: bool = False) -> None:
         self.function = function
         self.transform = transform
-        self.call = call or user_source()
+        self.call = user_source()
         self.mapped = mapped
         self.builder = Builder()
         self.inputs: list[Node] = []

@@ -1,8 +1,8 @@
 """Random small graphs for property tests, and values for their inputs.
 
 `exact` graphs hold only ops whose results do not depend on how they are compiled: + - * / and
-comparisons, maxima, and ops that move elements.  The others hold sums and products of rows, and
-functions such as exp, too.
+comparisons, maxima (but for the sign of zero, hence + 0), and ops that move elements.  The others
+hold sums and products of rows, and functions such as exp, too.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ MOVING: list[Callable[[Any], Any]] = [
     lambda x: snp.broadcast_to(x, (2, *x.shape)), lambda x: rev(x, tuple(range(x.ndim))),
     lambda x: x[..., 1:], lambda x: x[..., ::2],
     lambda x: snp.pad(x, 1), lambda x: snp.concatenate([x, x]),
-    lambda x: x.max(-1), lambda x: x.max(0),
+    lambda x: x.max(-1) + 0.0, lambda x: x.max(0) + 0.0,
     lambda x: snp.argmax(x, -1),
 ]  # fmt: skip
 BINARY: list[Callable[[Any, Any], Any]] = [

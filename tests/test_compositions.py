@@ -44,7 +44,9 @@ def test_pairs(base: str) -> None:
         check(base, word)
 
 
-@pytest.mark.parametrize(("base", "word"), SOME, ids=lambda x: x if isinstance(x, str) else "-".join(x))
+@pytest.mark.parametrize(
+    ("base", "word"), SOME, ids=lambda x: x if isinstance(x, str) else "-".join(x)
+)
 def test_triples_in_turn(base: str, word: tuple[str, ...]) -> None:
     check(base, word)
 

@@ -74,15 +74,15 @@ def test_relations_are_those_of_jax() -> None:
                 assert issubclass(getattr(errors, a), own)
 
 
-def test_frames_of_the_library_are_hidden(monkeypatch: Any) -> None:
+def test_frames_of_the_library_are_hidden() -> None:
     def frames() -> int:
         with pytest.raises(errors.ShapeError) as caught:
             stax.grad(lambda x: stax.jit(lambda x: (x + V4).sum())(x))(V3)
         return len(traceback.extract_tb(caught.value.__traceback__))
 
     hidden = frames()
-    monkeypatch.setenv("STAX_FULL_TRACEBACK", "1")
-    assert hidden < frames()
+    with stax.config.override(full_traceback=True):
+        assert hidden < frames()
 
 
 def test_an_error_can_be_pickled() -> None:

@@ -29,13 +29,13 @@ def nestings(draw: Any, depth: int = 3) -> tuple[str, Word]:
 def check(base: str, word: Word) -> None:
     """Compare a nesting with JAX's, eager and jitted."""
     args = BASES[base][1]
-    theirs = nest(eager_jax, base, word)(*args)
+    theirs = jax.jit(nest(eager_jax, base, word))(*args)
     program = nest(stax, base, word)
     assert_like(program(*args), theirs)
     assert_like(stax.jit(program)(*args), theirs)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(nestings())
 def test_nestings_are_those_of_jax(nesting: tuple[str, Word]) -> None:
     check(*nesting)

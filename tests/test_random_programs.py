@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 import stax
-from tests.programs import LAST_BIT, Program, programs
+from tests.program_ops import OPS, Program
+from tests.programs import LAST_BIT, LENGTHLESS, programs
 
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
@@ -61,7 +64,7 @@ def assert_same_bits(ours: Any, theirs: Any) -> None:
 def check_values(program: Program) -> None:
     """Compare values and types with JAX's, eager and jitted."""
     arguments = program.arguments()
-    every = program.trace(stax, *(stax.numpy.asarray(x) for x in arguments))
+    every = program.trace(stax, *map(stax.numpy.asarray, arguments))
     error = 8 * coarsest(program, every) * (len(program.steps) + 1) * magnitude(every)
     theirs = jax.jit(lambda *xs: program(jax, *xs))(*arguments)
     jitted = stax.jit(lambda *xs: program(stax, *xs))(*arguments)
@@ -94,12 +97,13 @@ def differentiable(program: Program) -> tuple[int, ...]:
 def check_gradients(program: Program) -> None:
     """Compare gradients with JAX's, eager and jitted."""
     arguments, argnums = program.arguments(), differentiable(program)
-    every = program.trace(stax, *(stax.numpy.asarray(x) for x in arguments))
+    every = program.trace(stax, *map(stax.numpy.asarray, arguments))
     theirs = jax.jit(jax.grad(loss_of(program, jax), argnums))(*arguments)
     ours = stax.grad(loss_of(program, stax), argnums)
     scale = magnitude([*every, *theirs]) * magnitude(theirs)
     error = 16 * max(coarsest(program, every), 2.0**-23) * (len(program.steps) + 1) * scale
-    for found in (ours(*arguments), stax.jit(ours)(*arguments)):
+    eager = ours(*map(stax.numpy.asarray, arguments))
+    for found in (eager, stax.jit(ours)(*arguments)):
         for left, right in zip(found, theirs, strict=True):
             # A gradient has the type of its argument here; in JAX weak types come and go.
             assert (left.dtype, left.shape) == (right.dtype, right.shape)
@@ -128,7 +132,7 @@ def check_mapped(program: Program) -> None:
 def check_second_order(program: Program) -> None:
     """Compare a product of the Hessian with a vector with JAX's, forward over reverse."""
     arguments, argnums = program.arguments(), differentiable(program)
-    every = program.trace(stax, *(stax.numpy.asarray(x) for x in arguments))
+    every = program.trace(stax, *map(stax.numpy.asarray, arguments))
 
     def product(lib: Any) -> Any:
         def run(*xs: Any) -> Any:
@@ -183,25 +187,67 @@ def check_bits(program: Program) -> None:
         assert_same_bits(left, right)
 
 
+def check_units(program: Program) -> None:
+    """Compare a chain of exact ops that ends in one function with NumPy: at most 4 ulp apart."""
+    arguments = program.arguments()
+    eager = program(stax, *map(stax.numpy.asarray, arguments))
+    jitted = stax.jit(lambda *xs: program(stax, *xs))(*arguments)
+    for name, f in SMOOTH_FUNCTIONS.items():
+        for y, z in zip(eager, jitted, strict=True):
+            if not stax.numpy.issubdtype(y.dtype, np.floating):
+                continue
+            left = np.asarray(stax.jit(lambda v, f=f: f(stax, v))(z), np.float64)
+            right = np.asarray(f(stax, y), np.float64)
+            spacing = np.spacing(np.abs(right).astype(np.float32)).astype(np.float64)
+            assert np.all(np.abs(left - right) <= 4 * spacing), name
+
+
+SMOOTH_FUNCTIONS = {
+    name: OPS[name] for name in ("sin", "cos", "tanh", "exp", "log1p", "logistic", "erf", "arctan")
+}
 HALVES = ("float16", "bfloat16", "float32")
+INTEGERS = ("int8", "uint8", "int16", "uint32", "int32", "float32")
+WIDE = ("float64", "float32", "float64")
 
 
-@settings(max_examples=40)
+@pytest.fixture
+def x64() -> Iterator[None]:
+    with jax.enable_x64(True), stax.enable_x64(True):
+        yield
+
+
+@settings(max_examples=30)
 @given(programs())
 def test_values_are_those_of_jax(program: Program) -> None:
     check_values(program)
 
 
-@settings(max_examples=15)
+@settings(max_examples=12)
 @given(programs(dtypes=HALVES, steps=6))
 def test_values_in_half_precision_are_those_of_jax(program: Program) -> None:
     check_values(program)
+
+
+@settings(max_examples=12)
+@given(programs(dtypes=INTEGERS[:3], steps=8))
+def test_values_of_narrow_integers_are_those_of_jax(program: Program) -> None:
+    check_values(program)
+
+
+def test_values_in_double_precision_are_those_of_jax(x64: None) -> None:
+    settings(max_examples=12)(given(programs(dtypes=WIDE, steps=8))(check_values))()
 
 
 @settings(max_examples=15)
 @given(programs(steps=8))
 def test_gradients_are_those_of_jax(program: Program) -> None:
     check_gradients(program)
+
+
+@settings(max_examples=6)
+@given(programs(steps=6))
+def test_second_derivatives_are_those_of_jax(program: Program) -> None:
+    check_second_order(program)
 
 
 @settings(max_examples=15)
@@ -220,3 +266,50 @@ def test_compiled_programs_have_the_bits_of_numpy(program: Program) -> None:
 @given(programs(dtypes=HALVES, families=LAST_BIT, steps=8))
 def test_compiled_programs_in_half_precision_have_the_bits_of_numpy(program: Program) -> None:
     check_bits(program)
+
+
+@settings(max_examples=20)
+@given(programs(dtypes=INTEGERS, families=LAST_BIT, steps=10))
+def test_compiled_integers_have_the_bits_of_numpy(program: Program) -> None:
+    check_bits(program)
+
+
+@settings(max_examples=4)
+@given(programs(families=LAST_BIT, steps=4))
+def test_compiled_functions_are_within_four_units_of_numpy(program: Program) -> None:
+    check_units(program)
+
+
+@settings(max_examples=15)
+@given(programs(families=LENGTHLESS, steps=6, shape=(5, 3)))
+def test_programs_of_any_length(program: Program) -> None:
+    check_dynamic(program)
+
+
+DEEP = {
+    "values": (check_values, 400, {"steps": 16}),
+    "values in half precision": (check_values, 200, {"dtypes": HALVES}),
+    "values of integers": (check_values, 200, {"dtypes": INTEGERS[:3]}),
+    "gradients": (check_gradients, 300, {"steps": 14}),
+    "gradients in half precision": (check_gradients, 150, {"dtypes": HALVES}),
+    "second derivatives": (check_second_order, 150, {}),
+    "mapped": (check_mapped, 300, {"steps": 14}),
+    "bits": (check_bits, 1000, {"families": LAST_BIT, "steps": 20}),
+    "bits of integers": (check_bits, 400, {"families": LAST_BIT, "dtypes": INTEGERS}),
+    "bits in half precision": (check_bits, 400, {"families": LAST_BIT, "dtypes": HALVES}),
+    "units": (check_units, 60, {"families": LAST_BIT}),
+    "any length": (check_dynamic, 300, {"families": LENGTHLESS, "shape": (5, 3)}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DEEP)
+def test_deeper(name: str) -> None:
+    check, count, options = DEEP[name]
+    settings(max_examples=count)(given(programs(**options))(check))()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [check_values, check_gradients])
+def test_deeper_in_double_precision(check: Callable[[Program], None], x64: None) -> None:
+    settings(max_examples=200)(given(programs(dtypes=WIDE))(check))()

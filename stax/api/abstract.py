@@ -1,4 +1,8 @@
-"""Arrays that are not there: a shape and a dtype, where only types matter."""
+"""Arrays that are not there: a shape and a dtype, where only types matter.
+
+>>> ShapeDtypeStruct((8, 128), "float32")
+ShapeDtypeStruct(shape=(8, 128), dtype=float32)
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,33 @@ from typing import Any
 import numpy as np
 
 from stax.extent import Dimension, product
-from stax.types import ArrayType
+from stax.types import ArrayType, KeyType
 
 
 class ShapeDtypeStruct:
-    """The shape and dtype of an array that is not there; accepted where only types matter."""
+    """The shape and dtype of an array that is not there; accepted where only types matter.
+
+    `sharding` is accepted for JAX programs and changes nothing: there is one device.
+    """
 
     __slots__ = ("dtype", "shape", "weak_type")
 
     def __init__(
-        self, shape: Sequence[Dimension], dtype: Any, *, weak_type: bool = False, **_: Any
+        self,
+        shape: Sequence[Dimension],
+        dtype: Any,
+        *,
+        sharding: Any = None,
+        weak_type: bool = False,
     ) -> None:
         self.shape = tuple(shape)
-        self.dtype = np.dtype(dtype) if not hasattr(dtype, "words") else dtype
+        self.dtype = dtype if isinstance(dtype, KeyType) else np.dtype(dtype)
         self.weak_type = weak_type
+
+    @classmethod
+    def of(cls, type_: ArrayType) -> ShapeDtypeStruct:
+        """Return the struct for a type of the library."""
+        return cls(type_.shape, type_.dtype, weak_type=type_.weak)
 
     @property
     def ndim(self) -> int:

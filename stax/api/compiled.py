@@ -30,6 +30,7 @@ from stax.array import Array, array_from_numpy
 from stax.config import config
 from stax.errors import ArgumentError, ArgumentValueError, FallbackWarning, LoweringError
 from stax.extent import symbol
+from stax.graph import Graph
 from stax.interpreters.evaluate import evaluate
 from stax.interpreters.interpret import inline
 from stax.runtime.compiler import CompiledProgram, compile_graph
@@ -75,16 +76,14 @@ class JitFunction(functools.partial):
         """Trace and lower for these arguments (arrays or ShapeDtypeStructs), without running."""
         return Lowered(self._specializer.variant(args, kwargs).traced.graph)
 
-    def trace(self, /, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, /, *args: Any, **kwargs: Any) -> Graph:
         """Return the graph for these arguments."""
         return self._specializer.variant(args, kwargs).traced.graph
 
     def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any:
         """Return the shapes and dtypes of the result for these arguments."""
         traced = self._specializer.variant(args, kwargs).traced
-        return traced.out_tree.unflatten(
-            [ShapeDtypeStruct(t.shape, t.dtype) for t in traced.graph.output_types]
-        )
+        return traced.out_tree.unflatten(map(ShapeDtypeStruct.of, traced.graph.output_types))
 
     def variants(self) -> list[Variant]:
         """Return the specializations that exist, oldest first."""
@@ -409,14 +408,15 @@ def jit(
     device: Any = None,
     backend: str | None = None,
     inline: bool = False,
+    compiler_options: Mapping[str, Any] | None = None,
     dynamic: Mapping[str, Mapping[int, str]] | None = None,
 ) -> Any:
     """Return `fun` compiled to native code, one variant per structure, types and static arguments.
 
     `dynamic={"x": {0: "n"}}` leaves the length of an axis of a parameter open: one variant serves
     all lengths from 2 up, for element-wise ops and reductions; other ops raise LoweringError.
-    Donated arguments are deleted after the call.  `keep_unused`, `device`, `backend` and `inline`
-    are accepted for JAX programs and change nothing here.
+    Donated arguments are deleted after the call.  `keep_unused`, `device`, `backend`, `inline` and
+    `compiler_options` are accepted for JAX programs and change nothing here.
 
     Raises ArgumentError for arguments that are no arrays, ArgumentValueError for static ones that
     are not hashable.

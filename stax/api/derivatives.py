@@ -1,10 +1,16 @@
-"""grad, value_and_grad, vjp, jvp, linearize, jacfwd, jacrev, hessian."""
+"""grad, value_and_grad, vjp, jvp, linearize, jacfwd, jacrev, hessian.
+
+Each traces the function on the values it is called with, so Python's `if` sees numbers, transforms
+the finished graph (`interpreters`), and hands the new graph to `inline`, which runs it, or records
+it in the trace that is under way.  Arguments that are not differentiated are not traced at all.
+"""
 
 from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +35,7 @@ from stax.interpreters.linearize import linearize as linearize_graph, split, val
 from stax.interpreters.simplify import simplify
 from stax.operators.elementwise import convert
 from stax.operators.shape import reshape
-from stax.trace import Trace, full, type_of, zeros_like
+from stax.trace import Trace, full, type_of, zeros, zeros_like
 from stax.types import SHORT_NAMES, ArrayType, float0, is_complex, is_inexact
 from stax.verify import verified
 
@@ -81,6 +87,19 @@ def _chosen(
     return _Chosen(of_selected, selected, flatten_arguments(transform, selected, {}, names), names)
 
 
+def _with_values(
+    transform: str,
+    fun: Callable[..., Any],
+    arguments: Arguments,
+    names: Sequence[str],
+    has_aux: bool,
+) -> Traced:
+    """Trace `fun` on the values of its arguments."""
+    return trace_function(
+        fun, arguments, transform, values=arguments.leaves, has_aux=has_aux, names=names
+    )
+
+
 def value_and_grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -102,27 +121,15 @@ def value_and_grad(
         chosen = _chosen("grad", fun, argnums, args, kwargs)
         arguments = chosen.arguments
         _check_inputs("grad", arguments.types, chosen.names, holomorphic, allow_int)
-        traced = trace_function(
-            chosen.function,
-            arguments,
-            "grad",
-            values=arguments.leaves,
-            has_aux=has_aux,
-            names=chosen.names,
-        )
+        traced = _with_values("grad", chosen.function, arguments, chosen.names, has_aux)
         _check_scalar(traced, function_name(fun), holomorphic)
-        count, aux_tree = traced.auxiliary
         flags = [is_inexact(t.dtype) for t in arguments.types]
-        graph = gradient_graph(traced.graph, flags + [False] * len(traced.captures))
+        graph = gradient_graph(traced.graph, traced.input_flags(flags))
         outs = inline(graph, [*arguments.leaves, *traced.captures])
-        value, aux = outs[0], outs[count : len(traced.graph.outputs)]
-        found = iter(outs[len(traced.graph.outputs) :])
-        leaves = [
-            next(found) if f else _float0(t) for f, t in zip(flags, arguments.types, strict=True)
-        ]
-        gradient, _ = arguments.treedef.unflatten(leaves)
-        result = (value, aux_tree.unflatten(aux)) if has_aux else value
-        return result, gradient if not isinstance(argnums, int) else gradient[0]
+        value, aux, found = traced.rebuilt(outs)
+        gradient, _ = arguments.treedef.unflatten(_or_float0(found, flags, arguments.types))
+        result = (value, aux) if has_aux else value
+        return result, gradient[0] if isinstance(argnums, int) else gradient
 
     return value_and_gradient
 
@@ -154,7 +161,7 @@ def gradient_graph(graph: Graph, flags: Sequence[bool]) -> Graph:
     Its outputs are those of `graph` and then the cotangents of the flagged inputs.
     """
     with Trace(graph.name, "grad") as trace:
-        inputs = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
+        inputs = [trace.input(x.type, x.label) for x in graph.inputs]
         seed = graph.outputs[0].type
 
         def cts(outs: Sequence[Any]) -> list[Any]:
@@ -174,8 +181,14 @@ def _as_type(value: Any, type_: ArrayType) -> Any:
     return convert(value, type_.dtype, type_.weak)
 
 
-def _float0(type_: ArrayType) -> np.ndarray:
-    return np.zeros(type_.shape, float0)
+def _or_float0(
+    found: Iterable[Any], flags: Sequence[bool], types: Sequence[ArrayType]
+) -> list[Any]:
+    """Return a leaf of `found` where flagged, elsewhere the tangent that an integer has."""
+    leaves = iter(found)
+    return [
+        next(leaves) if f else np.zeros(t.shape, float0) for f, t in zip(flags, types, strict=True)
+    ]
 
 
 def _check_inputs(
@@ -212,8 +225,7 @@ def _check_inputs(
 
 
 def _check_scalar(traced: Traced, name: str, holomorphic: bool) -> None:
-    count, _ = traced.auxiliary
-    if traced.out_tree.num_leaves != 1 or count != 1 or not tree.treedef_is_leaf(traced.out_tree):
+    if traced.out_tree.num_leaves != 1 or not tree.treedef_is_leaf(traced.out_tree):
         raise ArgumentError(
             f"grad needs {name} to return one scalar, and it returned {traced.out_tree}.",
             advice="Return the loss alone, or (loss, aux) with has_aux=True.",
@@ -285,35 +297,24 @@ def jvp(
     """
     arguments, given = _tangent_arguments("jvp", primals, tangents)
     flags = _check_tangents("jvp", arguments.types, given)
-    traced = trace_function(
-        fun,
-        arguments,
-        "jvp",
-        values=arguments.leaves,
-        has_aux=has_aux,
-        names=labels(fun, primals, {}),
-    )
-    graph, has_tangent = jvp_graph(traced.graph, flags + [False] * len(traced.captures))
+    traced = _with_values("jvp", fun, arguments, labels(fun, primals, {}), has_aux)
+    graph, has_tangent = jvp_graph(traced.graph, traced.input_flags(flags))
     kept = [t for t, f in zip(given, flags, strict=True) if f]
     outs = inline(simplify(graph), [*arguments.leaves, *traced.captures, *kept])
-    count, aux_tree = traced.auxiliary
-    size = len(traced.graph.outputs)
-    found = iter(outs[size:])
-    out_tangents = [
-        next(found) if h else _zero_tangent(y.type)
-        for y, h in zip(traced.graph.outputs, has_tangent, strict=True)
-    ]
-    result = traced.out_tree.unflatten(outs[:count])
-    result_tangent = traced.out_tree.unflatten(out_tangents[:count])
-    if has_aux:
-        return result, result_tangent, aux_tree.unflatten(outs[count:size])
-    return result, result_tangent
+    result, aux, found = traced.rebuilt(outs)
+    tangents = _or_zero(found, has_tangent, traced.graph.output_types)
+    result_tangent = traced.out_tree.unflatten(tangents[: traced.out_tree.num_leaves])
+    return (result, result_tangent, aux) if has_aux else (result, result_tangent)
 
 
 def _zero_tangent(type_: ArrayType) -> Any:
-    if not is_inexact(type_.dtype):
-        return _float0(type_)
-    return full(type_.shape, 0, type_.dtype)
+    return zeros(type_) if is_inexact(type_.dtype) else np.zeros(type_.shape, float0)
+
+
+def _or_zero(found: Iterable[Any], flags: Sequence[bool], types: Sequence[ArrayType]) -> list[Any]:
+    """Return a tangent of `found` where flagged, a zero one elsewhere."""
+    tangents = iter(found)
+    return [next(tangents) if f else _zero_tangent(t) for f, t in zip(flags, types, strict=True)]
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -322,49 +323,36 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     The map is a pytree (`tree_util.Partial`) of the residuals; calling it does not run `fun`.
     """
     arguments = flatten_arguments("linearize", primals, {})
-    traced = trace_function(
-        fun,
-        arguments,
-        "linearize",
-        values=arguments.leaves,
-        has_aux=has_aux,
-        names=labels(fun, primals, {}),
-    )
+    traced = _with_values("linearize", fun, arguments, labels(fun, primals, {}), has_aux)
     flags = [is_inexact(t.dtype) for t in arguments.types]
-    primal, linear, has_tangent = linearize_graph(
-        traced.graph, flags + [False] * len(traced.captures)
-    )
+    primal, linear, has_tangent = linearize_graph(traced.graph, traced.input_flags(flags))
     outs = inline(simplify(primal), [*arguments.leaves, *traced.captures])
-    count, aux_tree = traced.auxiliary
-    size = len(traced.graph.outputs)
+    result, aux, residuals = traced.rebuilt(outs)
+    count = traced.out_tree.num_leaves
     apply = _LinearMap(
         simplify(linear),
         arguments.treedef,
         flags,
-        tuple(arguments.types),
+        arguments.types,
         traced.out_tree,
         has_tangent[:count],
         traced.graph.output_types[:count],
     )
-    result = traced.out_tree.unflatten(outs[:count]), tree.Partial(apply, outs[size:])
-    return (*result, aux_tree.unflatten(outs[count:size])) if has_aux else result
+    linear_map = tree.Partial(apply, residuals)
+    return (result, linear_map, aux) if has_aux else (result, linear_map)
 
 
+@dataclass(frozen=True, eq=False)
 class _LinearMap:
     """The function of a linearized function's Partial; residuals are its first argument."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        treedef: tree.TreeDef,
-        flags: Sequence[bool],
-        types: Sequence[ArrayType],
-        out_tree: tree.TreeDef,
-        has_tangent: Sequence[bool],
-        out_types: Sequence[ArrayType],
-    ) -> None:
-        self.graph, self.treedef, self.flags, self.types = graph, treedef, flags, types
-        self.out_tree, self.has_tangent, self.out_types = out_tree, has_tangent, out_types
+    graph: Graph
+    treedef: tree.TreeDef
+    flags: Sequence[bool]
+    types: Sequence[ArrayType]
+    out_tree: tree.TreeDef
+    has_tangent: Sequence[bool]
+    out_types: Sequence[ArrayType]
 
     def __call__(self, _residuals: Sequence[Any], *tangents: Any) -> Any:
         leaves, treedef = tree.tree_flatten((tangents, {}))
@@ -380,12 +368,8 @@ class _LinearMap:
             if d
         ]
         count = sum(1 for h in self.has_tangent if h)
-        found = iter(inline(self.graph, [*_residuals, *given])[:count])
-        outs = [
-            next(found) if h else _zero_tangent(t)
-            for h, t in zip(self.has_tangent, self.out_types, strict=True)
-        ]
-        return self.out_tree.unflatten(outs)
+        found = inline(self.graph, [*_residuals, *given])[:count]
+        return self.out_tree.unflatten(_or_zero(found, self.has_tangent, self.out_types))
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -394,37 +378,31 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     The function is a pytree (`tree_util.Partial`) that holds the residuals.
     """
     arguments = flatten_arguments("vjp", primals, {})
-    traced = trace_function(
-        fun,
-        arguments,
-        "vjp",
-        values=arguments.leaves,
-        has_aux=has_aux,
-        names=labels(fun, primals, {}),
-    )
-    count, aux_tree = traced.auxiliary
+    traced = _with_values("vjp", fun, arguments, labels(fun, primals, {}), has_aux)
+    count, n = traced.out_tree.num_leaves, len(traced.graph.inputs)
     flags = [is_inexact(t.dtype) for t in arguments.types]
-    joint = _pullback_graph(traced.graph, flags + [False] * len(traced.captures), count)
-    size, n = len(traced.graph.outputs), len(traced.graph.inputs)
-    cut = split(joint, [False] * n + [True] * (len(joint.inputs) - n), known_outputs=size)
+    joint = _pullback_graph(traced.graph, traced.input_flags(flags), count)
+    unknown = [False] * n + [True] * (len(joint.inputs) - n)
+    cut = split(joint, unknown, known_outputs=len(traced.graph.outputs))
     outs = inline(cut.known, [*arguments.leaves, *traced.captures])
+    result, aux, residuals = traced.rebuilt(outs)
     apply = _Pullback(
         cut.unknown,
         arguments.treedef,
         flags,
-        tuple(arguments.types),
+        arguments.types,
         traced.out_tree,
         traced.graph.output_types[:count],
     )
-    result = traced.out_tree.unflatten(outs[:count]), tree.Partial(apply, outs[size:])
-    return (*result, aux_tree.unflatten(outs[count:size])) if has_aux else result
+    pullback = tree.Partial(apply, residuals)
+    return (result, pullback, aux) if has_aux else (result, pullback)
 
 
 def _pullback_graph(graph: Graph, flags: Sequence[bool], count: int) -> Graph:
     """Return the graph from inputs and cotangents of the first `count` outputs to outputs and
     cotangents of the flagged inputs."""
     with Trace(graph.name, "vjp") as trace:
-        inputs = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
+        inputs = [trace.input(x.type, x.label) for x in graph.inputs]
         given = [
             trace.input(y.type.tangent(), f"ct{i}") if is_inexact(y.type.dtype) else None
             for i, y in enumerate(graph.outputs[:count])
@@ -440,20 +418,16 @@ def _pullback_graph(graph: Graph, flags: Sequence[bool], count: int) -> Graph:
     return simplify(verified(result, "vjp"))
 
 
+@dataclass(frozen=True, eq=False)
 class _Pullback:
     """The function of a vjp's Partial; residuals are its first argument."""
 
-    def __init__(
-        self,
-        graph: Graph,
-        treedef: tree.TreeDef,
-        flags: Sequence[bool],
-        types: Sequence[ArrayType],
-        out_tree: tree.TreeDef,
-        out_types: Sequence[ArrayType],
-    ) -> None:
-        self.graph, self.treedef, self.flags, self.types = graph, treedef, flags, types
-        self.out_tree, self.out_types = out_tree, out_types
+    graph: Graph
+    treedef: tree.TreeDef
+    flags: Sequence[bool]
+    types: Sequence[ArrayType]
+    out_tree: tree.TreeDef
+    out_types: Sequence[ArrayType]
 
     def __call__(self, _residuals: Sequence[Any], ct: Any) -> Any:
         leaves, treedef = tree.tree_flatten(ct)
@@ -464,11 +438,8 @@ class _Pullback:
             )
         _check_tangents("vjp", self.out_types, leaves)
         given = [c for c, t in zip(leaves, self.out_types, strict=True) if is_inexact(t.dtype)]
-        found = iter(inline(self.graph, [*_residuals, *given]))
-        cts = [
-            next(found) if f else _float0(t) for f, t in zip(self.flags, self.types, strict=True)
-        ]
-        args, _ = self.treedef.unflatten(cts)
+        found = inline(self.graph, [*_residuals, *given])
+        args, _ = self.treedef.unflatten(_or_float0(found, self.flags, self.types))
         return args
 
 
@@ -504,7 +475,11 @@ def jacfwd(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """Return the Jacobian of `fun` by forward mode: output shape followed by input shape."""
+    """Return the Jacobian of `fun` by forward mode: output shape followed by input shape.
+
+    Good where there are fewer inputs than outputs.  `argnums` and `has_aux` are as in `grad`;
+    raises DTypeError if an argument is no float.
+    """
 
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -535,7 +510,11 @@ def jacrev(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """Return the Jacobian of `fun` by reverse mode: output shape followed by input shape."""
+    """Return the Jacobian of `fun` by reverse mode: output shape followed by input shape.
+
+    Good where there are fewer outputs than inputs.  `argnums` and `has_aux` are as in `grad`;
+    raises DTypeError if an argument is no float.
+    """
 
     @functools.wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -565,5 +544,5 @@ def hessian(
     has_aux: bool = False,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """Return the Hessian of `fun`: forward over reverse."""
+    """Return the Hessian of `fun`, forward over reverse: output shape, then input shape twice."""
     return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)

@@ -29,6 +29,4 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes that `fun` returns, as ShapeDtypeStructs, without computing."""
     arguments = flatten_arguments("eval_shape", args, kwargs)
     traced = trace_function(fun, arguments, "eval_shape", names=labels(fun, args, kwargs))
-    return traced.out_tree.unflatten(
-        [ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak) for t in traced.graph.output_types]
-    )
+    return traced.out_tree.unflatten(map(ShapeDtypeStruct.of, traced.graph.output_types))

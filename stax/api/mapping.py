@@ -1,4 +1,9 @@
-"""vmap: a function of one example becomes a function of a batch of them."""
+"""vmap: a function of one example becomes a function of a batch of them.
+
+The function is traced on the types of one example; the graph is then mapped over a leading axis
+(`interpreters.batch`), so all that is done here is to find the axes and to move them to the front
+and back.  Axes are pytrees that are prefixes of the arguments, as in JAX.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from stax.interpreters.batch import batch
 from stax.interpreters.interpret import inline
 from stax.interpreters.simplify import simplify
 from stax.op import Batch
-from stax.operators.shape import expand_leading, transpose
+from stax.operators.shape import expand_leading, move_axis
 from stax.trace import type_of
 from stax.types import ArrayType, canonical_axis
 
@@ -28,11 +33,14 @@ def vmap(
     axis_name: Any = None,
     axis_size: int | None = None,
     spmd_axis_name: Any = None,
+    sum_match: bool = False,
 ) -> Callable[..., Any]:
     """Return `fun` mapped over an axis of its arguments.
 
     `in_axes` is an axis, None (not mapped), or a pytree of them that is a prefix of the positional
-    arguments; keyword arguments are mapped over axis 0.  `out_axes` is one for the result.
+    arguments; keyword arguments are mapped over axis 0.  `out_axes` is one for the result.  Ops
+    inside refer to the axis by `axis_name`.  `axis_size` is needed only if no argument is mapped;
+    `spmd_axis_name` and `sum_match` are accepted for JAX programs and change nothing here.
 
     Raises ShapeError when sizes of mapped axes differ, ArgumentValueError when nothing is mapped.
     """
@@ -63,8 +71,8 @@ def vmap(
             for x, a in zip(arguments.leaves, axes, strict=True)
         ]
         outs = inline(simplify(graph), [*leaves, *traced.captures])
-        wanted = _out_axes(out_axes, traced.out_tree)
         name = function_name(fun)
+        wanted = _out_axes(out_axes, traced.out_tree, name)
         return traced.out_tree.unflatten(
             [_place(y, f, a, size, name) for y, f, a in zip(outs, batched, wanted, strict=True)]
         )
@@ -99,10 +107,17 @@ def _in_axes(in_axes: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[
     return axes + [0] * len(tree.tree_leaves(kwargs))
 
 
-def _out_axes(out_axes: Any, out_tree: tree.TreeDef) -> list[Axis]:
+def _out_axes(out_axes: Any, out_tree: tree.TreeDef, name: str) -> list[Axis]:
+    """Return the axis of each leaf of the result."""
     skeleton = out_tree.unflatten([0] * out_tree.num_leaves)
-    axes: list[Axis] = tree.broadcast_prefix(out_axes, skeleton, is_leaf=lambda x: x is None)
-    return axes
+    try:
+        return list(tree.broadcast_prefix(out_axes, skeleton, is_leaf=lambda x: x is None))
+    except ValueError:
+        raise ArgumentValueError(
+            f"vmap: out_axes, {out_axes!r}, does not go with the structure of what {name} "
+            f"returns, {out_tree}.",
+            advice="Give an axis or None for the result, or for each part of it.",
+        ) from None
 
 
 def _mapped_size(
@@ -139,14 +154,6 @@ def _without(type_: ArrayType, axis: Axis) -> ArrayType:
     if axis is None:
         return type_
     return type_.with_shape(type_.shape[:axis] + type_.shape[axis + 1 :])
-
-
-def move_axis(x: Any, source: int, destination: int) -> Any:
-    """Return `x` with one axis moved."""
-    ndim = type_of(x).ndim
-    order = [a for a in range(ndim) if a != source]
-    order.insert(destination, source)
-    return x if order == list(range(ndim)) else transpose(x, tuple(order))
 
 
 def _place(y: Any, batched: bool, axis: Axis, size: Any, name: str) -> Any:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from stax.errors import ArgumentValueError
 from stax.graph import Graph
 from stax.lowering.element import static_size
 from stax.lowering.loop_printer import print_kernel
 from stax.lowering.pipeline import lower_graph
 from stax.runtime.compiler import CompiledProgram, compile_graph, module_text
+from stax.types import ArrayType
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,10 @@ class MemoryAnalysis:
     output_size_in_bytes: int
     temp_size_in_bytes: int
     alias_size_in_bytes: int = 0
+
+
+def _bytes(types: Iterable[ArrayType]) -> int:
+    return sum(static_size(t.shape) * t.dtype.itemsize for t in types)
 
 
 class Lowered:
@@ -36,7 +43,9 @@ class Lowered:
             return "\n\n".join(print_kernel(k) for k in lower_graph(self.graph).kernels)
         if stage == "llvm":
             return module_text(self.graph)
-        raise ValueError(f"unknown stage {stage!r}; there are 'graph', 'kernels' and 'llvm'")
+        raise ArgumentValueError(
+            f"as_text: {stage!r} is no stage.", advice="There are 'graph', 'kernels' and 'llvm'."
+        )
 
     def compile(self) -> Compiled:
         """Compile the program."""
@@ -52,10 +61,9 @@ class Compiled:
 
     def memory_analysis(self) -> MemoryAnalysis:
         """Return the bytes that one call needs."""
-        size = lambda types: sum(static_size(t.shape) * t.dtype.itemsize for t in types)  # noqa: E731
         return MemoryAnalysis(
-            size(self.graph.input_types),
-            size(self.graph.output_types),
+            _bytes(self.graph.input_types),
+            _bytes(self.graph.output_types),
             self.program.lowered.program.arena_bytes,
         )
 

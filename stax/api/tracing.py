@@ -17,20 +17,33 @@ from stax.api.abstract import ShapeDtypeStruct
 from stax.errors import ArgumentError
 from stax.graph import Graph
 from stax.interpreters.simplify import simplify
-from stax.source import Source, is_internal, user_source
+from stax.source import Source, is_internal
 from stax.trace import Trace, is_array, links, type_of
 from stax.types import ArrayType
 from stax.verify import verified
 
 
 class Traced(NamedTuple):
-    """A traced function: its graph, what it closed over, and how to rebuild its result."""
+    """A traced function: its graph, what it closed over, and how to rebuild its result.
+
+    The first `out_tree.num_leaves` outputs are the result, the others are those of `aux_tree`.
+    """
 
     graph: Graph
     captures: list[Any]
     out_tree: tree.TreeDef
-    auxiliary: Any = None
-    cacheable: bool = True
+    aux_tree: tree.TreeDef
+    cacheable: bool
+
+    def input_flags(self, flags: Sequence[bool]) -> list[bool]:
+        """Return flags of the arguments as flags of the graph's inputs: captures have none."""
+        return [*flags, *[False] * len(self.captures)]
+
+    def rebuilt(self, outs: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
+        """Return the result, the auxiliary data, and what `outs` holds beyond those."""
+        count, end = self.out_tree.num_leaves, len(self.graph.outputs)
+        result, aux = self.out_tree.unflatten(outs[:count]), outs[count:end]
+        return result, self.aux_tree.unflatten(aux), list(outs[end:])
 
 
 class Arguments(NamedTuple):
@@ -118,20 +131,21 @@ def trace_function(
     mapped: bool = False,
     types: Sequence[ArrayType] | None = None,
     names: Sequence[str] = (),
-    call: Source | None = None,
 ) -> Traced:
     """Trace `f` on proxies of the arguments' types (or of `types`).
 
-    `values` are the known values of the leaves (None where unknown); with `has_aux`, `f` returns a
-    pair whose second part is kept aside as `auxiliary`: extra outputs and their structure.
+    `values` are the known values of the leaves (None where unknown), `names` what errors and graphs
+    call them; with `has_aux`, `f` returns a pair whose second part is kept aside: its leaves are
+    the last outputs, and `aux_tree` is its structure.
     """
     defined = definition(f)
-    with Trace(function_name(f), transform, call=call or user_source(), mapped=mapped) as trace:
+    kinds = types or arguments.types
+    with Trace(function_name(f), transform, mapped=mapped) as trace:
         proxies = [
-            trace.input(
-                t, names[i] if i < len(names) else "", values[i] if values else None, defined
+            trace.input(t, name, value, defined)
+            for t, name, value in zip(
+                kinds, names or [""] * len(kinds), values or [None] * len(kinds), strict=True
             )
-            for i, t in enumerate(types or arguments.types)
         ]
         args, kwargs = arguments.treedef.unflatten(proxies)
         result, aux = f(*args, **kwargs), ()
@@ -143,7 +157,7 @@ def trace_function(
     local = not any(type(c) is not links.array_class for c in trace.captures)
     cacheable = local and not trace.concretised
     graph = simplify(verified(graph, "trace"))
-    return Traced(graph, trace.captures, out_tree, (len(outs), aux_tree), cacheable)
+    return Traced(graph, trace.captures, out_tree, aux_tree, cacheable)
 
 
 def flatten_result(result: Any, name: str) -> tuple[list[Any], tree.TreeDef]:

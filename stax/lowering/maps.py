@@ -84,13 +84,19 @@ def _tiled(builder: KernelBuilder, across: int, along: int) -> tuple[ir.Expr, in
     with builder.parallel(leading, rows * columns) as (b, extent):
         top, _ = builder.block_start(shape[across], height, ir.floordiv(b, columns))
         left, _ = builder.block_start(shape[along], width, ir.mod(b, columns))
-        lines = width // line
-        with builder.loop("z", lines, "serial") as z, builder.loop("y", height, "serial") as y:
-            builder.axis_index[across] = builder.let(ir.add(top, y), "i")
-            with builder.loop("x", line, "vector") as x:
-                place = ir.add(ir.add(left, ir.mul(z, line)), x)
-                builder.axis_index[along] = builder.let(place, "i")
-                builder.store_all(builder.region.targets)
+
+        def rows_of(start: ir.Expr) -> None:
+            with builder.loop("y", height, "serial") as y:
+                builder.axis_index[across] = builder.let(ir.add(top, y), "i")
+                with builder.loop("x", line, "vector") as x:
+                    builder.axis_index[along] = builder.let(ir.add(start, x), "i")
+                    builder.store_all(builder.region.targets)
+
+        if line == width:
+            rows_of(left)
+        else:
+            with builder.loop("z", width // line, "serial") as z:
+                rows_of(ir.add(left, ir.mul(z, line)))
     return extent, height * width
 
 

@@ -21,6 +21,7 @@ from stax.interpreters.simplify import simplify
 from stax.lowering.element import is_unit, static_size
 from stax.lowering.own import is_own_kernel
 from stax.lowering.split import Copy, split_reductions
+from stax.lowering.transposes import undo_transposes
 from stax.op import Op, has_rule
 from stax.operators.broadcast import Reduction, broadcast_in_dim, reduce_sum
 from stax.operators.contract import DotGeneral
@@ -42,7 +43,8 @@ def prepare(graph: Graph) -> Graph:
     """Return `graph` in the form that `fuse` takes; raises LoweringError where there is none."""
     # Rewriting opens identities across what were boundaries, and an identity may turn an output
     # into an input, so outputs get memory of their own last.
-    prepared = _own_outputs(simplify(split_reductions(simplify(_flat(graph)))))
+    flat = simplify(undo_transposes(simplify(_flat(graph))))
+    prepared = _own_outputs(simplify(split_reductions(flat)))
     for node in (*prepared.inputs, *prepared.nodes):
         _check(node)
     return prepared

@@ -22,6 +22,7 @@ from stax.lowering.labels import Labels
 from stax.lowering.library import LibraryStep, library_steps
 from stax.lowering.schedule import schedule
 from stax.lowering.sorting import SortStep
+from stax.operators.index import Scatter
 from stax.types import ArrayType
 
 ALIGNMENT = 64
@@ -30,10 +31,15 @@ STACK_ARENA = 4096
 
 @dataclass(frozen=True, eq=False)
 class KernelStep:
-    """Run a kernel over its parallel loop; it computes a region, or one op by itself."""
+    """Run a kernel over its parallel loop; it computes a region, or one op by itself.
+
+    `is_copy` says that it only copies the first of its values to the second, so that it need not
+    run where both have the same memory.
+    """
 
     built: BuiltKernel
     region: Region | None = None
+    is_copy: bool = False
 
     @property
     def reads_and_writes(self) -> tuple[Node, ...]:
@@ -97,8 +103,9 @@ def lower(graph: Graph) -> Program:
         built = KernelBuilder(fusion, plan, name, labels.names).build()
         jobs.append((region.level, len(jobs), KernelStep(built, region)))
     for i, node in enumerate(fusion.own, len(plans)):
-        for own in library_steps(fusion, node, f"kernel{i}", labels.names):
-            step: Step = KernelStep(own) if isinstance(own, BuiltKernel) else own
+        for part, own in enumerate(library_steps(fusion, node, f"kernel{i}", labels.names)):
+            is_copy = isinstance(node.op, Scatter) and not part
+            step = KernelStep(own, None, is_copy) if isinstance(own, BuiltKernel) else own
             jobs.append((fusion.level[node], len(jobs), step))
     steps = [step for _, _, step in sorted(jobs, key=lambda job: job[:2])]
     program = Program(graph, fusion, steps, symbols=_symbols(graph))
@@ -124,8 +131,12 @@ def _assign_places(program: Program) -> None:
             raise InternalError(f"lower: output {i} has no memory of its own.")
         places[root] = Place("output", i)
     last_use: dict[Node, int] = {}
+    in_place = _update_in_place(program)
     # Views of one value under several shapes are one stretch of memory.
-    touched = [[program.fusion.root_of(n) for n in s.reads_and_writes] for s in program.steps]
+    touched = [
+        [in_place.get(root, root) for root in map(program.fusion.root_of, s.reads_and_writes)]
+        for s in program.steps
+    ]
     for i, nodes in enumerate(touched):
         for node in nodes:
             last_use[node] = i
@@ -149,7 +160,31 @@ def _assign_places(program: Program) -> None:
         for node in dying[i]:
             if places[node].kind == "arena":
                 arena.give(places[node].number, _nbytes(node.type))
+    for old, new in in_place.items():
+        places[old] = places[new]
     program.arena_bytes = arena.size
+
+
+def _update_in_place(program: Program) -> dict[Node, Node]:
+    """Drop copies of values that nothing else reads; returns whose memory such a value gets.
+
+    Only a value that the program made: what it was given is not to change.
+    """
+    fixed = {*program.graph.inputs, *map(program.fusion.root_of, program.graph.outputs)}
+    last_use: dict[Node, int] = {}
+    for i, step in enumerate(program.steps):
+        last_use.update(dict.fromkeys(map(program.fusion.root_of, step.reads_and_writes), i))
+    found: dict[Node, Node] = {}
+    steps: list[Step] = []
+    for i, step in reversed(list(enumerate(program.steps))):
+        if isinstance(step, KernelStep) and step.is_copy and len(step.built.values) == 2:
+            old, new = map(program.fusion.root_of, step.built.values)
+            if old not in fixed and last_use[old] == i:
+                found[old] = found.get(new, new)
+                continue
+        steps.append(step)
+    program.steps = steps[::-1]
+    return found
 
 
 class _Arena:

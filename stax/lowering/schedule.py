@@ -255,7 +255,7 @@ def tile_of(fusion: Fusion, nodes: set[Node], region: Region) -> tuple[int, int]
     Blocks are needed where something is read along another axis.
     """
     shape, last = region.shape, len(region.shape) - 1
-    if not all(isinstance(n, int) for n in shape):
+    if not all(isinstance(n, int) and n for n in shape):
         return None
     accesses = [
         [place_stride(r, axis_var(a)) for a in range(len(shape))]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stax import types
-from stax.errors import ArgumentError, ArgumentValueError, StaxError
+from stax.errors import ArgumentError, ArgumentValueError, StaxError, UnsupportedError
 from stax.operators.arithmetic import promote_operands
 from stax.operators.elementwise import convert
 from stax.trace import is_array
@@ -78,7 +78,10 @@ def promoted(name: str, given: Any, dtype: Any = None) -> list[Any]:
 def refuse_out(name: str, out: Any) -> None:
     """Raise for an `out` argument: arrays cannot be written to."""
     if out is not None:
-        raise NotImplementedError(f"{name}: out= is not supported, because arrays are immutable")
+        raise UnsupportedError(
+            f"{name}: out= is not supported, because arrays are immutable.",
+            advice="Use the result of the call.",
+        )
 
 
 def axes_list(axis: Axis, ndim: int) -> list[int]:

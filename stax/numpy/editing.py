@@ -20,6 +20,7 @@ from stax.numpy.manipulation import broadcast_arrays
 from stax.numpy.taking import take
 from stax.operators import elementwise as ops
 from stax.operators.arithmetic import add, floor_divide, multiply, remainder
+from stax.operators.dynamic import from_start
 from stax.operators.elementwise import convert, like, select
 from stax.operators.index import ScatterDimensionNumbers, scatter
 from stax.operators.reshape import expand_dims, move_axis, reshape
@@ -99,7 +100,10 @@ def _removed(obj: Any, length: int) -> np.ndarray:
 def delete(
     arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False
 ) -> Any:
-    """Return `arr` without the places along `axis` that `obj` (static) names."""
+    """Return `arr` without the places along `axis` that `obj` (static) names.
+
+    `assume_unique_indices` is accepted and changes nothing: a place is deleted once.
+    """
     arr = array("delete", arr)
     if axis is None:
         arr, axis = reshape(arr, (-1,)), 0
@@ -152,9 +156,7 @@ def put_along_axis(
     others = tuple(i for i in range(arr.ndim) if i != axis)
     shape = tuple(indices.shape[i] if i == axis else n for i, n in enumerate(arr.shape))
     indices = broadcast_to(indices, shape)
-    places = select(
-        ops.lt(indices, like(indices, 0)), ops.add(indices, like(indices, arr.shape[axis])), indices
-    )
+    places = from_start(indices, arr.shape[axis])
     numbers = ScatterDimensionNumbers((), (axis,), (axis,), others, others)
     updates = broadcast_to(convert(values, arr.dtype), shape)
     return scatter(arr, expand_dims(places, arr.ndim), updates, numbers, mode=mode or "drop")
@@ -168,7 +170,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     rest = array("unravel_index", indices)
     extents = types.canonical_shape(shape)
     size = int(np.prod([int(n) for n in extents]))
-    rest = select(ops.lt(rest, like(rest, 0)), ops.add(rest, like(rest, size)), rest)
+    rest = from_start(rest, size)
     rest = ops.minimum(ops.maximum(rest, like(rest, 0)), like(rest, max(size - 1, 0)))
     result: list[Any] = []
     for n in reversed(extents):

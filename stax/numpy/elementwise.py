@@ -15,7 +15,7 @@ import numpy as np
 
 from stax import types
 from stax.array import asarray
-from stax.errors import ArgumentValueError, DTypeError, ShapeError
+from stax.errors import ArgumentValueError, DTypeError, ShapeError, UnsupportedError
 from stax.extent import same_shape
 from stax.numpy.arguments import (
     array,
@@ -137,6 +137,8 @@ radians, degrees = deg2rad, rad2deg
 
 
 def _rounding(name: str, op: Function, meaning: str) -> Function:
+    """Return the function that applies `op` to floats and leaves integers alone."""
+
     def function(x: Any, /) -> Any:
         x = array(name, x)
         return op(x) if types.is_inexact(x.dtype) else x
@@ -164,7 +166,10 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     a = array("round", a)
     if types.is_bool(a.dtype) or types.is_integer(a.dtype):
         if decimals < 0:
-            raise NotImplementedError("round: integers cannot be rounded to negative decimals")
+            raise UnsupportedError(
+                "round: integers cannot be rounded to negative decimals.",
+                advice="Convert them to a floating type first.",
+            )
         return a
     if decimals == 0:
         return ops.round_(a)
@@ -469,7 +474,10 @@ def isrealobj(x: Any) -> bool:
 
 
 def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
-    """Return the polynomial with coefficients `p`, highest power first, at each element of `x`."""
+    """Return the polynomial with coefficients `p`, highest power first, at each element of `x`.
+
+    `unroll` is accepted and changes nothing: every step is unrolled.
+    """
     p, x = arrays("polyval", p, x)
     result = like(x, 0)
     for coefficient in p:

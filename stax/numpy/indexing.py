@@ -15,14 +15,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stax import types
-from stax.array import Array, asarray, install_setitem
-from stax.errors import ArgumentError, StaxError
-from stax.extent import Dimension, Extent, same_shape
-from stax.numpy.subscripts import NEW, PICKED, IndexingError, Parsed, Pick, Range, parse
+from stax.array import Array, asarray, leading_length
+from stax.errors import IndexingError, ShapeError
+from stax.extent import Dimension, same_shape
+from stax.numpy.subscripts import NEW, PICKED, Parsed, Pick, Range, parse
 from stax.operators import arithmetic
 from stax.operators.broadcast import broadcast_to
-from stax.operators.dynamic import dynamic_slice, dynamic_update_slice
-from stax.operators.elementwise import convert, like, select
+from stax.operators.dynamic import (
+    dynamic_slice,
+    dynamic_update_slice,
+    from_start,
+    length_like,
+)
+from stax.operators.elementwise import convert, select
 from stax.operators.index import (
     Gather,
     GatherDimensionNumbers,
@@ -134,7 +139,7 @@ def _plan(parsed: Parsed, shape: Shape) -> _Plan:
     places = [_wrapped(parsed.axes[a].place, shape[a]) for a in picked]  # type: ignore[union-attr]
     try:
         outer = types.broadcast_shapes(*(np.shape(p) for p in places))
-    except StaxError:
+    except ShapeError:
         shown = " and ".join(str(np.shape(p)) for p in places)
         raise IndexingError(f"arrays of indices do not broadcast: shapes {shown}.") from None
     kept = [entry for entry in parsed.order if entry is not NEW]
@@ -152,16 +157,7 @@ def _wrapped(place: Any, n: Dimension) -> Any:
     if isinstance(place, int | np.ndarray) and isinstance(n, int):
         known = np.asarray(place, np.int64)
         return np.where(known < 0, known + n, known)
-    place = asarray(place)
-    if place.dtype.kind == "u":
-        return place
-    # The length may not fit a narrow type.
-    wide = convert(place, types.int32) if place.dtype.itemsize < 4 else place
-    return select(arithmetic.less(wide, 0), arithmetic.add(wide, _length(n, wide)), wide)
-
-
-def _length(n: Dimension, wide: Any) -> Any:
-    return convert(asarray(n), wide.dtype) if isinstance(n, Extent) else like(wide, n)
+    return from_start(asarray(place), n)
 
 
 def _stacked(places: Sequence[Any], outer: Shape) -> Any:
@@ -169,7 +165,8 @@ def _stacked(places: Sequence[Any], outer: Shape) -> Any:
     if all(isinstance(p, np.ndarray) for p in places):
         known = np.stack(np.broadcast_arrays(*places), axis=-1)
         return asarray(_saturated(known))
-    wide = any(is_array(p) and p.dtype.itemsize == 8 for p in places)
+    # A large uint32 stays out of bounds; it must not become a negative int32.
+    wide = any(is_array(p) and (p.dtype.itemsize == 8 or p.dtype == types.uint32) for p in places)
     dtype = types.int64 if wide else types.int32
     arrays = [asarray(_saturated(p)) if isinstance(p, np.ndarray) else p for p in places]
     columns = [expand_dims(broadcast_to(convert(p, dtype), outer), len(outer)) for p in arrays]
@@ -219,8 +216,10 @@ def getitem(
 
 
 def _only_ranges(parsed: Parsed, shape: Shape) -> list[Range]:
-    return [e if isinstance(e, Range) else Range(0, n, 1)
-            for e, n in zip(parsed.axes, shape, strict=True)]  # fmt: skip
+    return [
+        e if isinstance(e, Range) else Range(0, n, 1)
+        for e, n in zip(parsed.axes, shape, strict=True)
+    ]
 
 
 def _read_picks(
@@ -311,9 +310,8 @@ def _all_inside(starts: Sequence[Any], shape: Shape) -> Any:
         if isinstance(start, int):
             continue
         place = asarray(_wrapped(start, n))
-        length = _length(n, place)
         above = arithmetic.greater_equal(place, 0)
-        within = arithmetic.bitwise_and(above, arithmetic.less(place, length))
+        within = arithmetic.bitwise_and(above, arithmetic.less(place, length_like(place, n)))
         inside = within if inside is None else arithmetic.bitwise_and(inside, within)
     return inside
 
@@ -333,7 +331,28 @@ def _write_picks(
     return _write(x, ranges, bind(op, part, plan.indices, value))
 
 
-def _updater(kind: str, what: str) -> Function:
+def _combined(kind: str) -> Function:
+    """Return the update that combines the values with what is there, as `update` does."""
+    return lambda x, index, values, *options: update(x, index, kind, values, *options)
+
+
+def _subtracted(x: Any, index: Any, values: Any, *options: Any) -> Any:
+    return update(x, index, "add", arithmetic.negative(asarray(values)), *options)
+
+
+def _with_ones(function: Function) -> Function:
+    """Return the update by a `function` of the whole array and an array of ones and the values."""
+
+    def updated(x: Any, index: Any, values: Any, *options: Any) -> Any:
+        ones = full(x.shape, 1, x.dtype, x.weak_type)
+        return function(x, update(ones, index, "mul", values, *options))
+
+    return updated
+
+
+def _updater(updated: Function, what: str) -> Function:
+    """Return a method of `x.at[index]` with JAX's arguments."""
+
     def method(
         self: Any,
         values: Any,
@@ -342,7 +361,7 @@ def _updater(kind: str, what: str) -> Function:
         unique_indices: bool = False,
         mode: Any = None,
     ) -> Any:
-        return update(self.array, self.index, kind, values, mode, unique_indices)
+        return updated(self.array, self.index, values, mode, unique_indices)
 
     method.__doc__ = f"Return `x` with `x[index]` {what}."
     return method
@@ -379,11 +398,14 @@ class IndexUpdateRef:
     def __repr__(self) -> str:
         return f"IndexUpdateRef({self.array!r}, {self.index!r})"
 
-    set = _updater("set", "replaced by `values`; of several for one place, the last counts")
-    add = _updater("add", "increased by `values`; several for one place add up")
-    multiply = mul = _updater("mul", "multiplied by `values`")
-    min = _updater("min", "no higher than `values`")
-    max = _updater("max", "no lower than `values`")
+    set = _updater(_combined("set"), "set to `values`; of several for one place, the last counts")
+    add = _updater(_combined("add"), "increased by `values`; several for one place add up")
+    subtract = _updater(_subtracted, "less `values`")
+    multiply = mul = _updater(_combined("mul"), "multiplied by `values`")
+    divide = _updater(_with_ones(arithmetic.divide), "divided by `values`")
+    power = _updater(_with_ones(arithmetic.power), "raised to `values`")
+    min = _updater(_combined("min"), "no higher than `values`")
+    max = _updater(_combined("max"), "no lower than `values`")
 
     def get(
         self,
@@ -407,46 +429,6 @@ class IndexUpdateRef:
         """Return `x` with `func` applied to each of the elements, once to each."""
         return self.set(func(self.get(mode="clip")), unique_indices=unique_indices, mode=mode)
 
-    def divide(
-        self,
-        values: Any,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: Any = None,
-    ) -> Any:
-        """Return `x` with `x[index]` divided by `values`."""
-        divisor = update(self._ones(), self.index, "mul", values, mode, unique_indices)
-        return arithmetic.divide(self.array, divisor)
-
-    def power(
-        self,
-        values: Any,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: Any = None,
-    ) -> Any:
-        """Return `x` with `x[index]` raised to `values`."""
-        exponent = update(self._ones(), self.index, "mul", values, mode, unique_indices)
-        return arithmetic.power(self.array, exponent)
-
-    def subtract(
-        self,
-        values: Any,
-        *,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
-        mode: Any = None,
-    ) -> Any:
-        """Return `x` with `values` subtracted from `x[index]`."""
-        negated = arithmetic.negative(asarray(values))
-        return update(self.array, self.index, "add", negated, mode, unique_indices)
-
-    def _ones(self) -> Any:
-        x = self.array
-        return full(x.shape, 1, x.dtype, x.weak_type)
-
 
 # --- installing ---
 
@@ -460,30 +442,13 @@ def _getitem(self: Any, index: Any) -> Any:
     return getitem(self, index)
 
 
-_AXES = "Use atleast_1d, or reshape(1)."
-
-
-def _len(self: Any) -> int:
-    if not self.ndim:
-        raise ArgumentError("an array without axes has no length.", advice=_AXES)
-    return self.shape[0].__index__()
-
-
 def _iter(self: Any) -> Any:
-    if not self.ndim:
-        raise ArgumentError("an array without axes cannot be iterated over.", advice=_AXES)
-    return (getitem(self, i) for i in range(_len(self)))
+    return (getitem(self, i) for i in range(leading_length(self)))
 
 
-def install_indexing(cls: Any) -> None:
-    """Give `cls` (`Proxy` or `Array`) `x[index]`, `x.at` and, where it lacks it, iteration."""
-    cls.__getitem__ = _getitem
-    cls.at = property(_at)
-    install_setitem(cls)
-    if not hasattr(cls, "__iter__"):
-        cls.__len__ = _len
-        cls.__iter__ = _iter
-
-
-install_indexing(Array)
-install_indexing(Proxy)
+_shared: Any  # by arrays and traced arrays
+for _shared in (Array, Proxy):
+    _shared.__getitem__ = _getitem
+    _shared.at = property(_at)
+_traced: Any = Proxy
+_traced.__len__, _traced.__iter__ = leading_length, _iter

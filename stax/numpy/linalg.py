@@ -10,16 +10,10 @@ import math
 from typing import Any
 
 from stax import types
-from stax.errors import ArgumentValueError
-from stax.numpy import reductions
-from stax.numpy.arguments import Axis, array, axes_list, inexact
-from stax.numpy.linear import (
-    cross as cross,
-    matmul as matmul,
-    outer as outer,
-    tensordot as tensordot,
-    vecdot as vecdot,
-)
+from stax.errors import ArgumentValueError, ShapeError, UnsupportedError
+from stax.numpy import linear, reductions
+from stax.numpy.arguments import Axis, array, arrays, axes_list, inexact
+from stax.numpy.linear import vecdot as vecdot
 from stax.numpy.manipulation import matrix_transpose as matrix_transpose
 from stax.numpy.taking import diagonal as _diagonal, trace as _trace
 from stax.operators import elementwise as ops
@@ -91,7 +85,10 @@ def _matrix_norm(x: Any, ord: Any, axes: list[int], keepdims: bool) -> Any:
         extreme = (reductions.max if ord > 0 else reductions.min)(sums, other, keepdims=True)
         kept = [n for i, n in enumerate(extreme.shape) if i not in axes]
         return extreme if keepdims else reshape(extreme, kept)
-    raise NotImplementedError(f"norm: order {ord!r} of matrices is not supported")
+    raise UnsupportedError(
+        f"norm: order {ord!r} of matrices is not supported.",
+        advice="Orders are 'fro', 1, -1, inf and -inf.",
+    )
 
 
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Any:
@@ -112,7 +109,9 @@ def matrix_power(a: Any, n: int) -> Any:
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ArgumentValueError(f"matrix_power takes square matrices, not {a.type}.")
     if n < 0:
-        raise NotImplementedError("matrix_power: negative powers are not supported")
+        raise UnsupportedError(
+            "matrix_power: negative powers are not supported.", advice="Invert the matrix first."
+        )
     if n == 0:
         places = [iota(types.int32, a.shape, a.ndim - i) for i in (2, 1)]
         return convert(ops.eq(*places), a.dtype)
@@ -123,6 +122,50 @@ def matrix_power(a: Any, n: int) -> Any:
         n >>= 1
         square = matmul(square, square) if n else square
     return result
+
+
+def matmul(
+    x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
+) -> Any:
+    """Return the matrix product; see `stax.numpy.matmul`."""
+    return linear.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def tensordot(
+    x1: Any,
+    x2: Any,
+    /,
+    *,
+    axes: Any = 2,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Any:
+    """Return the product summed over `axes`; see `stax.numpy.tensordot`."""
+    return linear.tensordot(
+        x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type
+    )
+
+
+def outer(x1: Any, x2: Any, /) -> Any:
+    """Return the products of each element of the vector `x1` with each of `x2`."""
+    x1, x2 = arrays("outer", x1, x2)
+    if x1.ndim != 1 or x2.ndim != 1:
+        raise ShapeError(
+            f"linalg.outer takes vectors, not {x1.type} and {x2.type}.",
+            advice="stax.numpy.outer flattens its arguments.",
+        )
+    return linear.outer(x1, x2)
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Return the cross products of the vectors of length 3 along `axis`."""
+    x1, x2 = arrays("cross", x1, x2)
+    if x1.shape[axis] != 3 or x2.shape[axis] != 3:
+        raise ShapeError(
+            f"linalg.cross takes vectors of length 3 along {axis=}, not {x1.type} and {x2.type}.",
+            advice="stax.numpy.cross also takes vectors of length 2.",
+        )
+    return linear.cross(x1, x2, axis=axis)
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:

@@ -1,4 +1,7 @@
-"""Products of arrays; those of 16-bit floats add up in float32."""
+"""Products of arrays; those of 16-bit floats add up in float32.
+
+All but the element-wise ones (`outer`, `kron`, `cross`) come down to one op, `dot_general`.
+"""
 
 from __future__ import annotations
 

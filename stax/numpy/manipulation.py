@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stax import types
-from stax.errors import ArgumentError, ArgumentValueError, ShapeError
+from stax.errors import ArgumentError, ArgumentValueError, ShapeError, UnsupportedError
 from stax.extent import product
 from stax.numpy.arguments import Axis, array, arrays, axes_list, static_int
 from stax.numpy.taking import take
@@ -27,7 +27,9 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -
     """
     a = array("reshape", a)
     if order not in ("C", "F"):
-        raise NotImplementedError(f"reshape: order is 'C' or 'F', not {order!r}")
+        raise UnsupportedError(
+            f"reshape: order {order!r} is not supported.", advice="Orders are 'C' and 'F'."
+        )
     if order == "C":
         return shapes.reshape(a, shape)
     backwards = shape[::-1] if isinstance(shape, Sequence) else shape
@@ -98,11 +100,10 @@ def squeeze(a: Any, axis: Axis = None) -> Any:
 
 def broadcast_to(array: Any, shape: Any) -> Any:
     """Return `array` repeated to `shape` by NumPy's rule."""
-    return to_shape(_array(array), shape)
+    return to_shape(_array("broadcast_to", array), shape)
 
 
-def _array(x: Any) -> Any:
-    return array("broadcast_to", x)
+_array = array  # for functions with a parameter of that name
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
@@ -242,9 +243,9 @@ def sliced(a: Any, start: Any, stop: Any, axis: int) -> Any:
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """Return `array` surrounded by `pad_width` elements: (before, after) for each axis.
 
-    Modes are "constant" (with `constant_values`), "edge", "reflect", "symmetric" and "wrap".
+    Modes are "constant" (with `constant_values`), "empty", "edge", "reflect", "symmetric", "wrap".
     """
-    x = _array(array)
+    x = _array("pad", array)
     widths = _pairs("pad_width", pad_width, x.ndim)
     if any(n < 0 for pair in widths for n in pair):
         raise ArgumentValueError(f"pad: widths must not be negative: {pad_width}.")
@@ -254,7 +255,10 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
             raise ArgumentError(f"pad: unknown arguments {sorted(kwargs)} for mode {mode!r}.")
         return _pad_constant(x, widths, values)
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
-        raise NotImplementedError(f"pad: mode {mode!r} is not supported")
+        raise UnsupportedError(
+            f"pad: mode {mode!r} is not supported.",
+            advice="Modes are 'constant', 'empty', 'edge', 'reflect', 'symmetric' and 'wrap'.",
+        )
     for axis, (before, after) in enumerate(widths):
         if before or after:
             # NumPy works out which element goes where; the array is read at those places.

@@ -1,7 +1,7 @@
 """The methods of arrays: what `x.sum()` means, for arrays and traced arrays alike.
 
 Most are the function of the same name with the array as its first argument.  Importing this module
-installs them, and Python's operators, on `Array` and `Proxy`.
+installs them on `Array` and `Proxy`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from stax import types
 from stax.array import Array
 from stax.extent import Extent
 from stax.numpy import elementwise, joining, linear, manipulation, reductions, sorting, taking
-from stax.operators.arithmetic import install_operators
 from stax.operators.elementwise import convert
 from stax.trace import Proxy
 from stax.types import check_dtype
@@ -34,7 +33,7 @@ def _transpose(self: Any, *axes: Any) -> Any:
 
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
-    """Return the elements converted to `dtype`."""
+    """Return the elements converted to `dtype`; `copy` and `device` change nothing."""
     return convert(self, types.float_dtype() if dtype is None else check_dtype(dtype))
 
 
@@ -61,16 +60,6 @@ def _transposed(self: Any) -> Any:
 def _matrices_transposed(self: Any) -> Any:
     """The array with its last two axes exchanged."""
     return manipulation.matrix_transpose(self)
-
-
-def _itemsize(self: Any) -> int:
-    """How many bytes an element takes."""
-    return int(self.dtype.itemsize)
-
-
-def _nbytes(self: Any) -> Any:
-    """How many bytes the elements take."""
-    return self.size * self.dtype.itemsize
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -113,9 +102,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 _PROPERTIES: dict[str, Callable[..., Any]] = {
     "T": _transposed,
     "imag": elementwise.imag,
-    "itemsize": _itemsize,
     "mT": _matrices_transposed,
-    "nbytes": _nbytes,
     "real": elementwise.real,
 }
 
@@ -138,5 +125,4 @@ def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _cls in (Array, Proxy):
-    install_operators(_cls)
     install_methods(_cls)

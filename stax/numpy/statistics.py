@@ -1,11 +1,15 @@
-"""Means, sums and extremes that leave out NaN, and what else describes a sample."""
+"""Means, sums and extremes that leave out NaN, and what else describes a sample.
+
+A reduction without NaN is the reduction of `reductions` with NaN replaced by what changes nothing,
+or left out by `where`.  Histograms are counts by a scatter at places that a binary search finds.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from stax import types
-from stax.errors import ArgumentValueError, ShapeError
+from stax.errors import ArgumentValueError, ShapeError, UnsupportedError
 from stax.numpy import reductions
 from stax.numpy.arguments import (
     Axis,
@@ -24,7 +28,16 @@ from stax.numpy.manipulation import sliced
 from stax.numpy.sorting import searchsorted
 from stax.numpy.taking import diagonal, take
 from stax.operators import elementwise as ops
-from stax.operators.arithmetic import add, divide, equal, multiply, not_equal, power, subtract
+from stax.operators.arithmetic import (
+    add,
+    divide,
+    equal,
+    logical_and,
+    multiply,
+    not_equal,
+    power,
+    subtract,
+)
 from stax.operators.elementwise import convert, like
 from stax.operators.index import ScatterDimensionNumbers, scatter_add
 from stax.operators.reshape import expand_dims, reshape, transpose
@@ -66,12 +79,7 @@ def _with(a: Any, value: Any) -> Any:
 def _present(a: Any, where: Any) -> Any:
     """Return which elements take part: those selected that are not NaN."""
     there = ops.not_(isnan(a))
-    return there if where is None else ops.and_(*_shared(there, where))
-
-
-def _shared(mask: Any, where: Any) -> tuple[Any, Any]:
-    where = array("where", where)
-    return mask, broadcast_to(where, mask.shape)
+    return there if where is None else logical_and(there, where)
 
 
 def nansum(
@@ -239,7 +247,9 @@ def cov(
 ) -> Any:
     """Return the covariance matrix of variables in rows (in columns unless `rowvar`)."""
     if fweights is not None or aweights is not None:
-        raise NotImplementedError("cov: weights are not supported")
+        raise UnsupportedError(
+            "cov: weights are not supported.", advice="Scale the rows, or repeat observations."
+        )
     rows = _variables(m, rowvar)
     if y is not None:
         rows = concatenate([rows, _variables(y, rowvar)], 0)
@@ -325,7 +335,9 @@ def interp(
 ) -> Any:
     """Return the piecewise linear function through the points `(xp, fp)` at each element of `x`."""
     if period is not None:
-        raise NotImplementedError("interp: period is not supported")
+        raise UnsupportedError(
+            "interp: period is not supported.", advice="Take x modulo the period, and wrap xp."
+        )
     x, xp, fp = (inexact("interp", v) for v in (x, xp, fp))
     x, xp, fp = promoted("interp", [x, xp, fp])
     if xp.ndim != 1 or fp.ndim != 1 or xp.shape != fp.shape:
@@ -369,7 +381,10 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
-    """Return the edges of `bins` bins of one width over `range`, or over the values."""
+    """Return the edges of `bins` bins of one width over `range`, or over the values.
+
+    `weights` is accepted, as in NumPy, and changes nothing.
+    """
     a = reshape(inexact("histogram", a), (-1,))
     if not isinstance(bins, int):
         return inexact("histogram", bins)
@@ -404,6 +419,10 @@ def histogram(
 
 def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Any:
     """Return the derivative along each axis by central differences, one-sided at the ends."""
+    if edge_order is not None:
+        raise UnsupportedError(
+            "gradient: edge_order is not supported.", advice="Leave it out for first order."
+        )
     f = inexact("gradient", f)
     axes = axes_list(axis, f.ndim)
     steps = list(varargs) or [1.0]
@@ -419,7 +438,9 @@ def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = 
 def _slopes(f: Any, step: Any, axis: int) -> Any:
     n = f.shape[axis]
     if array("gradient", step).ndim:
-        raise NotImplementedError("gradient: spacings are numbers; coordinates are not supported")
+        raise UnsupportedError(
+            "gradient: coordinates are not supported as spacings.", advice="Spacings are numbers."
+        )
     if n < 2:
         raise ArgumentValueError("gradient takes at least two elements along an axis.")
     first = subtract(sliced(f, 1, 2, axis), sliced(f, 0, 1, axis))

@@ -18,8 +18,8 @@ from stax.array import Array, asarray
 from stax.errors import (
     ArgumentError,
     ArgumentValueError,
+    IndexingError,
     NonConcreteBooleanIndexError,
-    StaxError,
     TracerArrayConversionError,
     TracerIntegerConversionError,
 )
@@ -29,10 +29,6 @@ from stax.trace import current_trace, is_array
 from stax.types import Shape
 
 _INDICES = "Indices are integers, slices, '...', None, and arrays of integers or bool."
-
-
-class IndexingError(StaxError, IndexError):
-    """An index does not fit the array."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -168,8 +164,7 @@ def _expand(item: Any) -> list[Any]:
     if types.is_bool(item.dtype):
         return _positions(item)
     if not types.is_integer(item.dtype):
-        raise ArgumentError(f"an index must be integer or bool, not {item.dtype}.",
-                            advice=_INDICES)  # fmt: skip
+        raise ArgumentError(f"an index must be integer or bool, not {item.dtype}.", advice=_INDICES)
     return [int(item)] if isinstance(item, np.ndarray) and not item.ndim else [item]
 
 

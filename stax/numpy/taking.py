@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from stax import types
-from stax.errors import ArgumentValueError, DTypeError, ShapeError
+from stax.errors import ArgumentValueError, DTypeError, ShapeError, UnsupportedError
 from stax.numpy.arguments import array, refuse_out
 from stax.operators import elementwise as ops
-from stax.operators.arithmetic import promote_operands, remainder
+from stax.operators.arithmetic import remainder
+from stax.operators.dynamic import from_start
 from stax.operators.elementwise import convert, like, select
 from stax.operators.index import GatherDimensionNumbers, gather
 from stax.operators.reduce import reduce_sum
@@ -24,6 +25,7 @@ from stax.types import canonical_axis, check_dtype
 
 
 def _indices(name: str, indices: Any) -> Any:
+    """Return indices as an array of at least 32 bits, in which every length fits."""
     found = array(name, indices)
     if not types.is_integer(found.dtype):
         raise DTypeError(f"{name}: indices must be integers, got {found.type}.")
@@ -62,22 +64,18 @@ def take(
 
 
 def _wrapped(indices: Any, length: Any, mode: Any) -> tuple[Any, Any]:
+    """Return places within an axis, as far as `mode` brings them there, and the gather's mode."""
     if isinstance(length, int) and length == 0 and indices.size:
         raise ArgumentValueError("take: there is nothing to take from an empty axis.")
     if mode == "wrap":
         return convert(remainder(indices, length), indices.dtype), "clip"
     if mode == "raise":
-        raise NotImplementedError("mode='raise' is not supported: indices may be traced")
+        raise UnsupportedError(
+            "take: mode='raise' is not supported, because indices may be traced.",
+            advice="Use 'fill', 'clip' or 'wrap'.",
+        )
     mode = "fill" if mode is None else mode
-    if mode == "clip" or indices.dtype.kind == "u":
-        return indices, mode
-    return select(ops.lt(indices, like(indices, 0)), _plus(indices, length), indices), mode
-
-
-def _plus(indices: Any, length: Any) -> Any:
-    if isinstance(length, int):
-        return ops.add(indices, like(indices, length))
-    return ops.add(*promote_operands("take", indices, length))
+    return (indices if mode == "clip" else from_start(indices, length)), mode
 
 
 def take_along_axis(

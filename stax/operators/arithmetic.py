@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stax import types
-from stax.errors import ArgumentError, DTypeError, ShapeError
+from stax.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
 from stax.extent import Extent, same_shape
 from stax.op import Op
 from stax.operators import elementwise as ops
@@ -65,11 +65,14 @@ def cast(x: Any, shape: Shape, dtype: Any, weak: bool) -> Any:
 
 
 def _in_range(x: Any) -> Any:
-    """Return a Python number; raises OverflowError for integers beyond the default integer."""
+    """Return a Python number; raises NumberRangeError for integers beyond the default integer."""
     if isinstance(x, int):
         limits = np.iinfo(types.int_dtype())
         if not limits.min <= x <= limits.max:
-            raise OverflowError(f"Python integer {x} does not fit {types.int_dtype()}")
+            raise NumberRangeError(
+                f"the Python integer {x} does not fit {types.int_dtype()}.",
+                advice="Give it a dtype: stax.numpy.asarray(number, dtype).",
+            )
     return x
 
 

@@ -1,11 +1,9 @@
-"""jit: variants and what they depend on, static and donated arguments, threads, exceptions."""
+"""jit: variants and what they depend on, calls, static and donated arguments."""
 
 import functools
 import gc
 import inspect
 import pickle
-import threading
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -16,21 +14,13 @@ import pytest
 import stax
 import stax.numpy as snp
 from stax import types
-from stax.config import config
 from stax.errors import (
     ArgumentError,
     ArgumentValueError,
     DeletedArrayError,
-    FallbackWarning,
-    LoweringError,
-    TracerBoolConversionError,
 )
-from stax.operators.elementwise import sin
-from stax.trace import bind, current_trace
-from tests.effects import Unordered
 
 X = np.asarray([1.0, 2.0, 3.0], np.float32)
-TRACES: list[str] = []
 
 
 @stax.jit
@@ -312,240 +302,6 @@ def test_nothing_is_donated_while_tracing() -> None:
     assert not s.is_deleted()
     stax.grad(lambda x: inner(x).sum())(s)
     assert not s.is_deleted()
-
-
-# --- nesting ---
-
-
-def test_inlined_in_an_outer_trace() -> None:
-    inner = stax.jit(lambda x: snp.sin(x) * 2)
-    graph = stax.make_graph(lambda x: inner(x) + inner(x))(1.0)
-    assert [n.op.name for n in graph.nodes if n.inputs] == ["sin", "mul", "add"]
-
-
-def test_jit_in_every_transform() -> None:
-    f = stax.jit(lambda x, w: snp.tanh(x * w).sum())
-    g = lambda x, w: snp.tanh(x * w).sum()  # noqa: E731
-    batch = np.stack([X, 2 * X])
-    for make in (
-        lambda f: stax.grad(f)(X, X),
-        lambda f: stax.vmap(stax.grad(f), (0, None))(batch, X),
-        lambda f: stax.jit(stax.vmap(stax.jit(stax.grad(f)), (0, None)))(batch, X),
-        lambda f: stax.grad(lambda x: stax.vmap(f, (0, None))(batch, x).sum())(X),
-        lambda f: stax.hessian(f)(X, X),
-        lambda f: stax.jit(stax.grad(lambda x: stax.jit(stax.grad(f))(x, X).sum()))(X),
-    ):
-        np.testing.assert_allclose(make(f), make(g), rtol=2e-5, atol=1e-6)
-
-
-def test_closed_over_traced_values_are_not_cached() -> None:
-    def outer(x: Any) -> Any:
-        inner = stax.jit(lambda y: y * x)
-        return inner(2.0) + inner(3.0)
-
-    assert float(stax.grad(outer)(1.0)) == 5
-    assert float(stax.jit(stax.grad(outer))(1.0)) == 5
-    np.testing.assert_array_equal(stax.vmap(outer)(X), 5 * X)
-
-
-def test_recursion() -> None:
-    @functools.partial(stax.jit, static_argnums=1)
-    def power(x: Any, n: int) -> Any:
-        return x if n == 1 else x * power(x, n - 1)
-
-    assert float(power(2.0, 10)) == 1024
-    assert float(stax.grad(power)(2.0, 5)) == 80
-
-
-# --- exceptions, threads ---
-
-
-def test_exceptions_leave_nothing_behind() -> None:
-    fail = [True]
-
-    @stax.jit
-    def f(x: Any) -> Any:
-        if fail[0]:
-            raise KeyError("mine")
-        return x + 1
-
-    for _ in range(2):
-        with pytest.raises(KeyError, match="mine"):
-            f(X)
-        assert current_trace() is None
-        assert f.variants() == []
-    fail[0] = False
-    np.testing.assert_array_equal(f(X), X + 1)
-    fail[0] = True
-    np.testing.assert_array_equal(f(snp.asarray(X)), X + 1)
-
-
-def test_exceptions_of_inner_functions() -> None:
-    @stax.jit
-    def inner(x: Any) -> Any:
-        return x + 1 if x > 0 else x
-
-    def outer(x: Any) -> Any:
-        try:
-            return inner(x)
-        except TracerBoolConversionError:
-            return x * 2
-
-    np.testing.assert_array_equal(stax.jit(outer)(2.0), 4)
-    assert current_trace() is None
-
-
-def test_threads_call_one_function_at_once() -> None:
-    f, calls = counted(lambda x, y: snp.sin(x) @ y)
-    jitted, start = stax.jit(f), threading.Barrier(6)
-    failures: list[Any] = []
-
-    def work(seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        start.wait()
-        try:
-            for size in (3, 40, 3, 40, 90):
-                x = rng.normal(size=(size, size)).astype(np.float32)
-                expected = np.sin(x) @ x
-                np.testing.assert_allclose(
-                    jitted(x, snp.asarray(x)), expected, rtol=1e-3, atol=1e-3
-                )
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert failures == []
-    assert len(calls) == len(jitted.variants()) == 3
-
-
-def test_a_function_that_calls_itself_in_another_thread_while_traced() -> None:
-    """The lock of one function is not held while another thread waits for what it traces."""
-    seen = []
-    other = stax.jit(lambda x: x + 1)
-
-    def f(x: Any) -> Any:
-        thread = threading.Thread(target=lambda: seen.append(float(other(1.0))))
-        thread.start()
-        thread.join(timeout=20)
-        return x
-
-    stax.jit(f)(1.0)
-    assert seen == [2.0]
-
-
-# --- what does not compile ---
-
-
-def key_of(x: Any) -> Any:
-    return bind(Unordered("not compiled"), sin(x))
-
-
-def test_strict_raises() -> None:
-    assert config.strict
-    with pytest.raises(LoweringError, match="unordered"):
-        stax.jit(key_of)(X)
-
-
-def test_fallback_warns_once_and_computes() -> None:
-    with config.override(strict=False):
-        jitted = stax.jit(key_of)
-        with pytest.warns(
-            FallbackWarning, match=r"key_of runs on the reference evaluator: .*unordered"
-        ):
-            out = jitted(X)
-        np.testing.assert_allclose(out, np.sin(X), rtol=1e-6)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            jitted(X)
-            jitted(snp.asarray(X))
-
-
-# --- open lengths ---
-
-
-def softmax(x: Any) -> Any:
-    e = snp.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def test_one_variant_for_all_lengths() -> None:
-    f, calls = counted(lambda x, k: snp.tanh(x) * k)
-    jitted = stax.jit(f, dynamic={"x": {0: "n"}})
-    for n in (2, 3, 17, 1000, 100_000):
-        x = np.linspace(-1, 1, n, dtype=np.float32)
-        np.testing.assert_allclose(jitted(x, 2.0), np.tanh(x) * 2, rtol=1e-6)
-    assert len(calls) == 1
-    for n in (0, 1):  # specialised
-        assert jitted(np.ones(n, np.float32), 2.0).shape == (n,)
-    assert len(jitted.variants()) == 3
-
-
-@pytest.mark.parametrize("axes", [{0: "n"}, {1: "m"}, {0: "n", 1: "m"}])
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: snp.sum(x * x, 1),
-        lambda x: snp.sum(x, 0),
-        lambda x: snp.max(x),
-        lambda x: x - snp.mean(x, 0),
-        softmax,
-    ],
-    ids=["rows", "columns", "all", "mean", "softmax"],
-)
-def test_reductions_of_open_lengths(function: Any, axes: Any) -> None:
-    jitted = stax.jit(function, dynamic={"x": axes})
-    rng = np.random.default_rng(0)
-    for rows, columns in ((2, 3), (5, 7), (30, 100)):
-        shape = (rows if 0 in axes else 4, columns if 1 in axes else 9)
-        x = rng.normal(size=shape).astype(np.float32)
-        np.testing.assert_allclose(jitted(x), function(snp.asarray(x)), rtol=1e-5, atol=1e-5)
-    assert len(jitted.variants()) == 1
-
-
-def test_gradients_and_maps_of_open_lengths() -> None:
-    grad = stax.jit(stax.grad(lambda x: (snp.sin(x) ** 2).sum()), dynamic={"x": {0: "n"}})
-    mapped = stax.jit(stax.vmap(lambda x: (x * x).sum()), dynamic={"x": {0: "n"}})
-    for n in (2, 5, 300):
-        x = np.linspace(0, 1, n, dtype=np.float32)
-        np.testing.assert_allclose(grad(x), np.sin(2 * x), rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(mapped(np.stack([x, x], 1)), 2 * x * x, rtol=1e-6)
-    assert len(grad.variants()) == len(mapped.variants()) == 1
-
-
-def test_axes_that_share_a_symbol_must_agree() -> None:
-    jitted = stax.jit(lambda x, y: x + y, dynamic={"x": {0: "n"}, "y": {0: "n"}})
-    assert jitted(X, X).shape == (3,)
-    with pytest.raises(ArgumentValueError, match="dynamic length n is 3 and 2 in one call"):
-        jitted(X, X[:2])
-
-
-def test_an_open_length_is_a_number_in_arithmetic() -> None:
-    jitted = stax.jit(lambda x: x / x.shape[0] + x.size, dynamic={"x": {0: "n"}})
-    np.testing.assert_allclose(jitted(X), X / 3 + 3, rtol=1e-6)
-    np.testing.assert_allclose(jitted(X[:2]), X[:2] / 2 + 2, rtol=1e-6)
-
-
-def test_symbols_in_nested_arguments() -> None:
-    jitted = stax.jit(
-        lambda p: p["a"] * p["b"][0], dynamic={"p['a']": {0: "n"}, "p['b'][0]": {0: "n"}}
-    )
-    for n in (2, 3):
-        np.testing.assert_array_equal(jitted({"a": X[:n], "b": [X[:n]]}), X[:n] ** 2)
-    assert len(jitted.variants()) == 1
-
-
-@pytest.mark.parametrize(
-    ("function", "name"),
-    [(snp.sort, "sort"), (snp.cumsum, "cumsum")],
-)
-def test_other_ops_of_open_lengths_raise(function: Any, name: str) -> None:
-    x = np.ones((3, 3), np.float32)
-    with pytest.raises(LoweringError, match=name):
-        stax.jit(lambda x: function(x), dynamic={"x": {0: "n"}})(x)
 
 
 def test_dtypes() -> None:

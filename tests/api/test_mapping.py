@@ -8,7 +8,9 @@ import pytest
 
 import stax
 from stax.errors import ArgumentError, ArgumentValueError, ShapeError
+from stax.trace import bind
 from tests.api.test_derivatives import both, same
+from tests.effects import Unordered
 
 M = np.arange(12, dtype=np.float32).reshape(3, 4)
 CUBE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -103,6 +105,23 @@ def test_nesting() -> None:
     both(lambda m, n: m.vmap(m.jit(m.vmap(m.grad(lambda x: n.sin(x) * x))))(M))
     both(lambda m, n: m.jit(m.vmap(m.jit(lambda x: x @ x)))(M))
     both(lambda m, n: m.grad(lambda x: m.vmap(lambda r: n.tanh(r).sum())(x).sum())(M))
+
+
+def test_the_name_of_the_axis_reaches_the_rules() -> None:
+    seen = []
+
+    class Size(Unordered):
+        def names_axis(self, axis_name: Any) -> bool:
+            return axis_name == "i"
+
+        def batch(self, batch: Any, flags: Any, *inputs: Any) -> Any:
+            seen.append(tuple(batch))
+            return inputs[0]  # without an op that the outer vmap would see
+
+    named = lambda x: bind(Size("size"), x)  # noqa: E731
+    stax.vmap(named, axis_name="i")(M)
+    stax.vmap(stax.vmap(named), axis_name="i", axis_size=3)(CUBE.swapaxes(0, 1))
+    assert seen == [(3, "i"), (2, None)]
 
 
 def test_closures_are_not_mapped() -> None:

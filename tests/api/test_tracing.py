@@ -83,10 +83,10 @@ def test_aux_outputs_come_last() -> None:
     traced = trace_function(
         lambda x: (x.sum(), {"a": x}), flatten_arguments("f", (X,), {}), "grad", has_aux=True
     )
-    count, aux_tree = traced.auxiliary
-    assert count == 1
-    assert aux_tree == tree.tree_structure({"a": 0})
+    assert traced.out_tree == tree.tree_structure(0)
+    assert traced.aux_tree == tree.tree_structure({"a": 0})
     assert len(traced.graph.outputs) == 2
+    assert traced.rebuilt(["sum", "x", "more"]) == ("sum", {"a": "x"}, ["more"])
 
 
 def test_functions_that_close_over_a_trace_are_not_cacheable() -> None:

@@ -34,7 +34,7 @@ def scheduled(function: Any, *args: Any) -> tuple[Fusion, Schedule]:
         (lambda x: x.sum(0), Layout.COLUMNS),
         (softmax, Layout.ROWS),
         (statistics, Layout.COLUMNS),
-        (lambda x: x.T.sum(0), Layout.COLUMNS),
+        (lambda x: x.T.sum(0), Layout.ROWS),
     ],
 )
 def test_layouts(function: Any, layout: Layout) -> None:

@@ -14,9 +14,8 @@ import stax.numpy.indexing  # noqa: F401
 from stax.api.derivatives import grad
 from stax.api.mapping import vmap
 from stax.array import Array, asarray
-from stax.errors import ArgumentError, NonConcreteBooleanIndexError
+from stax.errors import ArgumentError, IndexingError, NonConcreteBooleanIndexError
 from stax.extent import symbol
-from stax.numpy.subscripts import IndexingError
 from stax.operators.broadcast import reduce_sum
 from stax.trace import Proxy, Trace
 from stax.types import ArrayType, bool_, float32, int32

@@ -1,0 +1,94 @@
+"""jit with open lengths: one variant for all of them, by `dynamic`."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stax
+import stax.numpy as snp
+from stax.errors import ArgumentValueError, LoweringError
+from tests.api.test_compiled import counted
+
+X = np.asarray([1.0, 2.0, 3.0], np.float32)
+
+
+def softmax(x: Any) -> Any:
+    e = snp.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_one_variant_for_all_lengths() -> None:
+    f, calls = counted(lambda x, k: snp.tanh(x) * k)
+    jitted = stax.jit(f, dynamic={"x": {0: "n"}})
+    for n in (2, 3, 17, 1000, 100_000):
+        x = np.linspace(-1, 1, n, dtype=np.float32)
+        np.testing.assert_allclose(jitted(x, 2.0), np.tanh(x) * 2, rtol=1e-6)
+    assert len(calls) == 1
+    for n in (0, 1):  # specialised
+        assert jitted(np.ones(n, np.float32), 2.0).shape == (n,)
+    assert len(jitted.variants()) == 3
+
+
+@pytest.mark.parametrize("axes", [{0: "n"}, {1: "m"}, {0: "n", 1: "m"}])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: snp.sum(x * x, 1),
+        lambda x: snp.sum(x, 0),
+        lambda x: snp.max(x),
+        lambda x: x - snp.mean(x, 0),
+        softmax,
+    ],
+    ids=["rows", "columns", "all", "mean", "softmax"],
+)
+def test_reductions_of_open_lengths(function: Any, axes: Any) -> None:
+    jitted = stax.jit(function, dynamic={"x": axes})
+    rng = np.random.default_rng(0)
+    for rows, columns in ((2, 3), (5, 7), (30, 100)):
+        shape = (rows if 0 in axes else 4, columns if 1 in axes else 9)
+        x = rng.normal(size=shape).astype(np.float32)
+        np.testing.assert_allclose(jitted(x), function(snp.asarray(x)), rtol=1e-5, atol=1e-5)
+    assert len(jitted.variants()) == 1
+
+
+def test_gradients_and_maps_of_open_lengths() -> None:
+    grad = stax.jit(stax.grad(lambda x: (snp.sin(x) ** 2).sum()), dynamic={"x": {0: "n"}})
+    mapped = stax.jit(stax.vmap(lambda x: (x * x).sum()), dynamic={"x": {0: "n"}})
+    for n in (2, 5, 300):
+        x = np.linspace(0, 1, n, dtype=np.float32)
+        np.testing.assert_allclose(grad(x), np.sin(2 * x), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(mapped(np.stack([x, x], 1)), 2 * x * x, rtol=1e-6)
+    assert len(grad.variants()) == len(mapped.variants()) == 1
+
+
+def test_axes_that_share_a_symbol_must_agree() -> None:
+    jitted = stax.jit(lambda x, y: x + y, dynamic={"x": {0: "n"}, "y": {0: "n"}})
+    assert jitted(X, X).shape == (3,)
+    with pytest.raises(ArgumentValueError, match="dynamic length n is 3 and 2 in one call"):
+        jitted(X, X[:2])
+
+
+def test_an_open_length_is_a_number_in_arithmetic() -> None:
+    jitted = stax.jit(lambda x: x / x.shape[0] + x.size, dynamic={"x": {0: "n"}})
+    np.testing.assert_allclose(jitted(X), X / 3 + 3, rtol=1e-6)
+    np.testing.assert_allclose(jitted(X[:2]), X[:2] / 2 + 2, rtol=1e-6)
+
+
+def test_symbols_in_nested_arguments() -> None:
+    jitted = stax.jit(
+        lambda p: p["a"] * p["b"][0], dynamic={"p['a']": {0: "n"}, "p['b'][0]": {0: "n"}}
+    )
+    for n in (2, 3):
+        np.testing.assert_array_equal(jitted({"a": X[:n], "b": [X[:n]]}), X[:n] ** 2)
+    assert len(jitted.variants()) == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [(snp.sort, "sort"), (snp.cumsum, "cumsum")],
+)
+def test_other_ops_of_open_lengths_raise(function: Any, name: str) -> None:
+    x = np.ones((3, 3), np.float32)
+    with pytest.raises(LoweringError, match=name):
+        stax.jit(lambda x: function(x), dynamic={"x": {0: "n"}})(x)
