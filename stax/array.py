@@ -35,7 +35,7 @@ from stax.graph import Length
 from stax.operators.arithmetic import install_operators
 from stax.operators.elementwise import Convert, convert
 from stax.operators.shape import concatenate, expand_dims
-from stax.trace import Proxy, bind, described, links
+from stax.trace import NOT_HASHABLE, Proxy, bind, described, links
 from stax.types import (
     ArrayType,
     KeyType,
@@ -120,7 +120,10 @@ class Array(metaclass=_ArrayMeta):
         if dtype is None or np.dtype(dtype) == value.dtype:
             return value.copy() if copy else value
         if copy is False:
-            raise ArgumentValueError(f"{self.type} cannot become {dtype} without a copy.")
+            raise ArgumentValueError(
+                f"{self.type} cannot become {dtype} without a copy.",
+                advice="Use copy=None, which copies where it must.",
+            )
         return value.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -157,7 +160,10 @@ class Array(metaclass=_ArrayMeta):
 
     def __index__(self) -> int:
         if self.ndim or not types.is_integer(self.dtype):
-            raise ArgumentError(f"only integer scalars can be an index, not {self.type}.")
+            raise ArgumentError(
+                f"only integer scalars can be an index, not {self.type}.",
+                advice="Convert it to an integer dtype, or take one element.",
+            )
         return int(value_of(self))
 
     def _scalar(self, kind: str) -> Any:
@@ -190,7 +196,9 @@ class Array(metaclass=_ArrayMeta):
         return (array_from_numpy(value[i], row) for i in range(self.shape[0]))
 
     def __hash__(self) -> int:
-        raise TypeError("unhashable type: 'Array'")
+        raise ArgumentError(
+            NOT_HASHABLE, advice="Take the bytes for a key: np.asarray(x).tobytes()."
+        )
 
     def __repr__(self) -> str:
         if isinstance(self.dtype, KeyType):
@@ -407,7 +415,10 @@ def _stack(rows: Sequence[Any], dtype: Any) -> Any:
     for row in rows:
         if not same_shape(row.shape, rows[0].shape):
             shapes = ", ".join(str(r.shape) for r in rows)
-            raise ShapeError(f"the arrays of a list must have one shape, got {shapes}.")
+            raise ShapeError(
+                f"the arrays of a list must have one shape, got {shapes}.",
+                advice="Broadcast them to one shape first, or use concatenate.",
+            )
     if dtype is None:
         common, weak = types.promote(*(r.type for r in rows))
     else:
@@ -426,9 +437,12 @@ def _refuse_assignment(self: Any, index: Any, value: Any) -> NoReturn:
     )
 
 
-_shared: Any  # by arrays and traced arrays
-for _shared in (Array, Proxy):
-    _shared.__setitem__ = _refuse_assignment
-    install_operators(_shared)
+def _refuse_assignments(cls: Any) -> None:
+    cls.__setitem__ = _refuse_assignment
+
+
+for _class in (Array, Proxy):
+    _refuse_assignments(_class)
+    install_operators(_class)
 links.array_class = Array
 links.as_array = as_operand

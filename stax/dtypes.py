@@ -93,7 +93,10 @@ def iinfo(int_type: Any) -> Any:
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
-    """Return `dtype` as values of it enter a program: 32 bits wide unless enable_x64 is set."""
+    """Return `dtype` as values of it enter a program: 32 bits wide unless enable_x64 is set.
+
+    `allow_extended_dtype` is accepted and changes nothing: dtypes of random keys are dtypes.
+    """
     return canonical_dtype(dtype)
 
 
@@ -155,21 +158,26 @@ def scalar_type_of(x: Any) -> type:
 
 def _argument_type(value: Any) -> ArrayType:
     """Return the type of an array, a number, a dtype or a Python number class."""
-    if value in (bool, int, float, complex) if isinstance(value, type) else False:
+    if isinstance(value, type) and value in (bool, int, float, complex):
         return scalar_type(value(0))
     if is_dtype(value):
         return ArrayType(check_dtype(value), ())
     if is_array(value):
         return ArrayType(value.dtype, (), value.weak_type)
     if value is None:
-        raise ArgumentError("None is neither an array nor a dtype.")
+        raise ArgumentError(
+            "None is neither an array nor a dtype.", advice="Pass an array, a number or a dtype."
+        )
     return type_of(value)
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """Return the dtype that arrays, numbers and dtypes are promoted to when they meet."""
     if not args:
-        raise ArgumentError("result_type needs at least one array or dtype.")
+        raise ArgumentError(
+            "result_type needs at least one array or dtype.",
+            advice="Pass arrays, numbers or dtypes.",
+        )
     dtype, weak = types.promote(*(_argument_type(x) for x in args))
     return (dtype, weak) if return_weak_type_flag else dtype
 

@@ -17,6 +17,9 @@ The rules, and what each is given and returns (values are proxies unless said ot
                                             tangent from one node; and
     linearize(primals, tangents)            the same from a primal and a linear node (see control)
     lower(kernel, index, *operands) -> expr one element of the result (see lowering.build)
+
+`effect` says what an op does beside its result: nothing (None), something in any order
+(UNORDERED), or something in the order of the program (ORDERED).
 """
 
 from __future__ import annotations

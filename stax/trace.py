@@ -61,6 +61,9 @@ class links:
     array_class: Any = type(None)
 
 
+NOT_HASHABLE = "arrays are not hashable: == compares their elements."
+
+
 class Proxy:
     """Stands for a value while a function is traced; has a type, and a value only on demand."""
 
@@ -111,7 +114,9 @@ class Proxy:
         return f"Proxy<{self.node.type!r}, {self.owner.transform}>"
 
     def __hash__(self) -> NoReturn:
-        raise TypeError("traced arrays are not hashable, as arrays are not")
+        raise errors.ArgumentError(
+            NOT_HASHABLE, advice="A key must be known while tracing: take a number or a string."
+        )
 
     def __bool__(self) -> bool:
         return bool(self._value(errors.TracerBoolConversionError, "the truth of {} was needed"))

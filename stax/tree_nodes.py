@@ -158,9 +158,9 @@ def is_registered(cls: type) -> bool:
     return cls in _NODES and cls not in _BUILTIN
 
 
-def is_tree_node(cls: type) -> bool:
-    """Whether instances of `cls` are nodes: registered, built in, or a namedtuple class."""
-    return cls in _NODES or optree.is_namedtuple_class(cls)
+def is_tree_node(typ: type) -> bool:
+    """Whether instances of `typ` are nodes: registered, built in, or a namedtuple class."""
+    return typ in _NODES or optree.is_namedtuple_class(typ)
 
 
 def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Any]:

@@ -320,7 +320,10 @@ def canonical_shape(shape: Any) -> Shape:
             ),
         ) from None
     if any(isinstance(s, int) and s < 0 for s in result):
-        raise ShapeError(f"a shape has no negative lengths: {result}.")
+        raise ShapeError(
+            f"a shape has no negative lengths: {result}.",
+            advice="Only reshape takes -1, for the length that is left.",
+        )
     return result
 
 
@@ -353,7 +356,10 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     for column in zip(*((1,) * (ndim - len(s)) + s for s in shapes), strict=True):
         wide = [extent for extent in column if isinstance(extent, Extent) or extent != 1]
         if any(extent != wide[0] for extent in wide[1:]):
-            raise ShapeError(f"shapes {', '.join(map(str, shapes))} do not broadcast together.")
+            raise ShapeError(
+                f"shapes {', '.join(map(str, shapes))} do not broadcast together.",
+                advice="Axes are aligned at the end; each pair must be equal, or one of them 1.",
+            )
         result.append(wide[0] if wide else 1)
     return tuple(result)
 
@@ -382,13 +388,18 @@ def _join(*nodes: Any) -> Any:
     common = frozenset.intersection(*(_above(n) for n in nodes))
     least = [n for n in common if common <= _above(n)]
     if len(least) != 1:
-        raise DTypeError(f"dtypes {', '.join(map(str, nodes))} have no common type.")
+        raise DTypeError(
+            f"dtypes {', '.join(map(str, nodes))} have no common type.",
+            advice="Convert one of them with astype.",
+        )
     return least[0]
 
 
 def _lattice_node(t: ArrayType) -> Any:
     if t.dtype not in _LATTICE:
-        raise DTypeError(f"{t} takes part in no arithmetic.")
+        raise DTypeError(
+            f"{t} takes part in no arithmetic.", advice="Random keys and float0 are no numbers."
+        )
     if not t.weak or t.dtype == bool_:
         return t.dtype
     kind = "f" if is_float(t.dtype) else t.dtype.kind

@@ -5,7 +5,7 @@ comparisons, maxima (but for the sign of zero, hence + 0), and ops that move ele
 hold sums and products of rows, and functions such as exp, too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,15 @@ import stax.numpy as snp
 from stax.graph import Graph
 from stax.operators.reshape import rev
 from stax.trace import Trace
-from stax.types import ArrayType
+from stax.types import ArrayType, check_dtype, is_float
 
 Draw = Callable[..., Any]
 ROWS, COLUMNS = 3, 5
 SHAPES = ((ROWS, COLUMNS), (COLUMNS,), (ROWS, 1), ())
+DTYPES = (
+    "float32", "float16", "bfloat16", "float64", "bool", "int8", "int16", "int32", "int64", "uint8",
+    "uint32",
+)  # fmt: skip
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, 1e-40, 1e38, np.inf, -np.inf, np.nan]
 
 UNARY: list[Callable[[Any], Any]] = [
@@ -60,12 +64,14 @@ def _step(draw: Draw, values: list[Any], exact: bool) -> Any:
 
 
 @st.composite
-def graphs(draw: Draw, exact: bool = True, most: int = 12) -> Graph:
+def graphs(
+    draw: Draw, exact: bool = True, most: int = 12, dtypes: Sequence[str] = ("float32",)
+) -> Graph:
     """A graph of some inputs, at most `most` ops of the facade, and some outputs."""
     with Trace("random", "test") as trace:
         shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=1, max_size=3))
         values = [
-            trace.input(ArrayType(np.dtype("float32"), shape), f"x{i}")
+            trace.input(ArrayType(check_dtype(draw(st.sampled_from(dtypes))), shape), f"x{i}")
             for i, shape in enumerate(shapes)
         ]
         for _ in range(draw(st.integers(1, most))):
@@ -83,8 +89,15 @@ def arguments(graph: Graph, seed: int, special: bool = True) -> list[np.ndarray]
     for t in graph.input_types:
         x = rng.normal(size=t.shape).astype(np.float32)
         odd = rng.choice(np.asarray(SPECIAL, np.float32), size=t.shape)
-        found.append(np.where(rng.random(t.shape) < 0.4, odd, x) if special else x)
-    return [np.asarray(x, np.float32) for x in found]
+        found.append(_of_dtype(np.where(rng.random(t.shape) < 0.4, odd, x) if special else x, t))
+    return found
+
+
+def _of_dtype(x: np.ndarray, type_: ArrayType) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        if type_.dtype.kind in "iub":
+            x = np.nan_to_num(x * 50, nan=0, posinf=100, neginf=-100).clip(-120, 120)
+        return np.asarray(abs(x) if type_.dtype.kind == "u" else x).astype(type_.dtype)
 
 
 def assert_same_bits(ours: Any, theirs: Any) -> None:
@@ -92,7 +105,8 @@ def assert_same_bits(ours: Any, theirs: Any) -> None:
     for array, b in zip(ours, theirs, strict=True):
         a = np.asarray(array)
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_array_equal(a, b)
-        if a.dtype.kind == "f":
+        if is_float(b.dtype):
+            a, b = a.astype(np.float64), b.astype(np.float64)
             known = ~np.isnan(b)
             np.testing.assert_array_equal(np.signbit(a[known]), np.signbit(b[known]))
+        np.testing.assert_array_equal(a, b)

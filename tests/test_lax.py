@@ -168,3 +168,30 @@ def test_gather_and_scatter() -> None:
     for name in ("scatter_add", "scatter_sub", "scatter_max"):
         ours = getattr(stax.lax, name)(F, rows, updates, spread)
         assert_like_jax(ours, getattr(jax.lax, name)(F, rows, updates, theirs))
+
+
+@pytest.mark.parametrize("allowed", [False, True, (True, False)])
+def test_negative_starts_count_from_the_end_where_allowed(allowed: Any) -> None:
+    x, new = np.arange(12, dtype=np.float32).reshape(3, 4), np.full((2, 2), -1, np.float32)
+
+    def slices(lib: Any) -> Any:
+        def both(*starts: Any) -> Any:
+            options = {"allow_negative_indices": allowed}
+            part = lib.lax.dynamic_slice(x, starts, (2, 2), **options)
+            return part, lib.lax.dynamic_update_slice(x, new, starts, **options)
+
+        return lib.jit(both)(-2, -3)
+
+    for ours, theirs in zip(slices(stax), slices(jax), strict=True):
+        assert_like_jax(ours, theirs)
+
+
+def test_known_negative_starts_are_refused_where_not_allowed() -> None:
+    for lib in (stax.lax, jax.lax):
+        with pytest.raises(ValueError, match="negative"):
+            lib.dynamic_slice(np.ones(3), (-1,), (1,), allow_negative_indices=False)
+
+
+def test_an_index_out_of_bounds() -> None:
+    with pytest.raises(IndexError, match="index_in_dim: index 4 is out of bounds"):
+        stax.lax.index_in_dim(np.ones((3, 4)), 4, axis=1)

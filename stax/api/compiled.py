@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import inspect
 import sys
 import threading
 import warnings
@@ -18,14 +17,23 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stax import tree
 from stax.api.abstract import ShapeDtypeStruct
 from stax.api.stages import Lowered
-from stax.api.tracing import Traced, flatten_arguments, function_name, labels, trace_function
+from stax.api.tracing import (
+    Traced,
+    flatten_arguments,
+    function_name,
+    labels,
+    positional_names,
+    positions,
+    trace_function,
+    with_static,
+)
 from stax.array import Array, array_from_numpy
 from stax.config import config
 from stax.errors import ArgumentError, ArgumentValueError, FallbackWarning, LoweringError
@@ -135,6 +143,20 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
+class _Given(NamedTuple):
+    """The arguments of a call: the static ones by position and by name, and the others."""
+
+    fixed: dict[int, Any]
+    fixed_names: dict[str, Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def static_key(self) -> tuple[Any, ...]:
+        """Return what a variant depends on: equal values of one type, at one place."""
+        static = (*self.fixed.items(), *self.fixed_names.items())
+        return tuple([(place, type(value), value) for place, value in static])
+
+
 class _Specializer:
     """What is behind a jitted function: its variants, by key."""
 
@@ -143,7 +165,7 @@ class _Specializer:
         self.options = options
         self.variants: dict[Any, Variant] = {}
         self.lock = threading.RLock()
-        self.names = _parameter_names(fun)
+        self.names = positional_names(fun)
         self.entry: Any = None
         self.entry_key = config.key()
         self.usable = not config.active_overrides
@@ -205,26 +227,22 @@ class _Specializer:
         return self._find(tuple(args), dict(kwargs))[0]
 
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Variant, Any]:
-        static, fun, rest, keywords = self._split(args, kwargs)
-        arguments = flatten_arguments("jit", rest, keywords)
-        types = self._dynamic_types(arguments, rest, keywords)
-        key = (arguments.treedef, tuple(types), static, config.key())
+        given = self._split(args, kwargs)
+        arguments = flatten_arguments("jit", given.args, given.kwargs)
+        types = self._dynamic_types(given, arguments) if self.options.dynamic else arguments.types
+        key = (arguments.treedef, tuple(types), given.static_key(), config.key())
         variant = self.variants.get(key)
         if variant is None:
             with self.lock:
-                variant = self.variants.get(key) or self._trace(
-                    key, fun, arguments, types, rest, keywords
-                )
+                variant = self.variants.get(key) or self._trace(key, given, arguments, types)
         variant.calls += 1
         return variant, arguments
 
-    def _trace(
-        self, key: Any, fun: Any, arguments: Any, types: Any, args: Any, kwargs: Any
-    ) -> Variant:
+    def _trace(self, key: Any, given: _Given, arguments: Any, types: Any) -> Variant:
+        fun = with_static(self.fun, given.fixed, given.fixed_names)
+        names = labels(fun, given.args, given.kwargs)
         with _no_collection():
-            traced = trace_function(
-                fun, arguments, "jit", types=types, names=labels(fun, args, kwargs)
-            )
+            traced = trace_function(fun, arguments, "jit", types=types, names=names)
         variant = Variant(key, traced)
         if traced.cacheable:
             self.variants[key] = variant
@@ -271,40 +289,32 @@ class _Specializer:
 
     # --- static, dynamic and donated arguments ---
 
-    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
-        """Take the static arguments out; returns their key and the function of the others."""
-        options = self.options
+    def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Given:
+        """Take the static arguments out of a call."""
+        options, count = self.options, len(args)
         if not options.static_argnums and not options.static_argnames:
-            return (), self.fun, args, kwargs
-        positions = {p % len(args) for p in options.static_argnums if -len(args) <= p < len(args)}
-        positions |= {
-            i for i, n in enumerate(self.names[: len(args)]) if n in options.static_argnames
-        }
+            return _Given({}, {}, args, kwargs)
+        static = {p % count for p in options.static_argnums if -count <= p < count}
+        static |= {i for i, n in enumerate(self.names[:count]) if n in options.static_argnames}
         names = set(options.static_argnames)
         names |= {self.names[p] for p in options.static_argnums if 0 <= p < len(self.names)}
-        fixed = {p: args[p] for p in sorted(positions)}
+        fixed = {p: args[p] for p in sorted(static)}
         fixed_names = {n: kwargs[n] for n in sorted(names & set(kwargs))}
         for label, value in [*((self._name(p), v) for p, v in fixed.items()), *fixed_names.items()]:
             _check_hashable(function_name(self.fun), label, value)
-        fun = functools.partial(_call_with_static, self.fun, fixed, fixed_names)
-        functools.update_wrapper(fun, self.fun)
-        rest = tuple(a for i, a in enumerate(args) if i not in positions)
+        rest = tuple(a for i, a in enumerate(args) if i not in static)
         keywords = {k: v for k, v in kwargs.items() if k not in fixed_names}
-        static = (
-            tuple((p, type(v), v) for p, v in fixed.items()),
-            tuple((n, type(v), v) for n, v in fixed_names.items()),
-        )
-        return static, fun, rest, keywords
+        return _Given(fixed, fixed_names, rest, keywords)
 
     def _name(self, position: int) -> str:
         return self.names[position] if position < len(self.names) else f"argument {position}"
 
-    def _dynamic_types(self, arguments: Any, args: Any, kwargs: Any) -> list[ArrayType]:
+    def _dynamic_types(self, given: _Given, arguments: Any) -> list[ArrayType]:
         """Return the types of the leaves, with symbols where `dynamic` leaves a length open."""
-        if not self.options.dynamic:
-            return arguments.types
+        fun = with_static(self.fun, given.fixed, given.fixed_names)
+        names = labels(fun, given.args, given.kwargs)
         wanted, types, lengths = dict(self.options.dynamic), [], dict[str, int]()
-        for label, t in zip(labels(self.fun, args, kwargs), arguments.types, strict=True):
+        for label, t in zip(names, arguments.types, strict=True):
             shape = list(t.shape)
             for axis, name in wanted.get(label, ()):
                 length = shape[axis]
@@ -345,15 +355,6 @@ def _is_global(f: Any) -> bool:
     return found is f
 
 
-def _call_with_static(
-    fun: Any, fixed: dict[int, Any], names: dict[str, Any], /, *args: Any, **kwargs: Any
-) -> Any:
-    """Put static arguments back where they were."""
-    rest = iter(args)
-    count = len(fixed) + len(args)
-    return fun(*(fixed[i] if i in fixed else next(rest) for i in range(count)), **names, **kwargs)
-
-
 def _check_hashable(function: str, label: str, value: Any) -> None:
     try:
         hash(value)
@@ -367,19 +368,6 @@ def _check_hashable(function: str, label: str, value: Any) -> None:
                 "a frozen dataclass."
             ),
         ) from None
-
-
-def _parameter_names(fun: Callable[..., Any]) -> list[str]:
-    try:
-        parameters = inspect.signature(fun).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [p.name for p in parameters if p.kind in positional]
-
-
-def _ints(value: int | Sequence[int] | None) -> tuple[int, ...]:
-    return () if value is None else (value,) if isinstance(value, int) else tuple(value)
 
 
 def _strings(value: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -438,9 +426,9 @@ def jit(
         (name, tuple(sorted(axes.items()))) for name, axes in (dynamic or {}).items()
     )
     options = Options(
-        _ints(static_argnums),
+        positions(static_argnums),
         _strings(static_argnames),
-        _ints(donate_argnums),
+        positions(donate_argnums),
         _strings(donate_argnames),
         open_lengths,
     )

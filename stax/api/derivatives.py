@@ -23,6 +23,7 @@ from stax.api.tracing import (
     flatten_arguments,
     function_name,
     labels,
+    positions,
     trace_function,
 )
 from stax.array import asarray
@@ -42,7 +43,7 @@ from stax.verify import verified
 
 def _positions(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
     """Return `argnums` as non-negative positions."""
-    given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    given = positions(argnums)
     if any(not -count <= a < count for a in given):
         raise ArgumentError(
             f"{name}: argnums={argnums} does not fit a call with {count} positional arguments.",
@@ -71,19 +72,19 @@ def _chosen(
     kwargs: dict[str, Any],
 ) -> _Chosen:
     """Take the arguments that `argnums` names out of a call."""
-    positions = _positions(argnums, len(args), transform)
+    chosen = _positions(argnums, len(args), transform)
 
     @functools.wraps(fun)
     def of_selected(*selected: Any) -> Any:
         full_args = list(args)
-        for position, value in zip(positions, selected, strict=True):
+        for position, value in zip(chosen, selected, strict=True):
             full_args[position] = value
         return fun(*full_args, **kwargs)
 
-    selected = tuple(args[p] for p in positions)
+    selected = tuple(args[p] for p in chosen)
     every = iter(labels(fun, args, {}))
     by_argument = [[next(every) for _ in tree.tree_leaves(a)] for a in args]
-    names = [name for p in positions for name in by_argument[p]]
+    names = [name for p in chosen for name in by_argument[p]]
     return _Chosen(of_selected, selected, flatten_arguments(transform, selected, {}, names), names)
 
 

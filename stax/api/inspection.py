@@ -1,32 +1,60 @@
-"""make_graph and eval_shape: what a function does, and what it returns, without running it."""
+"""make_graph and eval_shape: what a function does, and what it returns, without running it.
+
+Both trace without values, so a function that asks for one (`if x > 0`) raises as it does in jit.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stax.api.abstract import ShapeDtypeStruct
-from stax.api.tracing import flatten_arguments, labels, trace_function
-from stax.graph import Graph
+from stax.api.tracing import (
+    Traced,
+    flatten_arguments,
+    labels,
+    positions,
+    trace_function,
+    with_static,
+)
 
 
-def make_graph(fun: Callable[..., Any]) -> Callable[..., Graph]:
+def make_graph(
+    fun: Callable[..., Any],
+    static_argnums: int | Sequence[int] = (),
+    *,
+    return_shape: bool = False,
+) -> Callable[..., Any]:
     """Return a function that gives the operator graph of `fun` for its arguments.
 
-    Arguments are arrays, numbers or ShapeDtypeStructs; what `fun` closes over are trailing inputs.
+    Arguments are arrays, numbers or ShapeDtypeStructs; those in `static_argnums` are handed to
+    `fun` as they are.  What `fun` closes over are trailing inputs.  With `return_shape`, the
+    function returns the graph and what `eval_shape` returns.
     """
 
     @functools.wraps(fun)
-    def graph(*args: Any, **kwargs: Any) -> Graph:
-        arguments = flatten_arguments("make_graph", args, kwargs)
-        return trace_function(fun, arguments, "make_graph", names=labels(fun, args, kwargs)).graph
+    def graph(*args: Any, **kwargs: Any) -> Any:
+        count = len(args)
+        fixed = {p % count: args[p] for p in positions(static_argnums) if -count <= p < count}
+        rest = [a for i, a in enumerate(args) if i not in fixed]
+        traced = _traced("make_graph", with_static(fun, fixed, {}), rest, kwargs)
+        return (traced.graph, _structs(traced)) if return_shape else traced.graph
 
     return graph
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes that `fun` returns, as ShapeDtypeStructs, without computing."""
-    arguments = flatten_arguments("eval_shape", args, kwargs)
-    traced = trace_function(fun, arguments, "eval_shape", names=labels(fun, args, kwargs))
+    return _structs(_traced("eval_shape", fun, args, kwargs))
+
+
+def _traced(
+    transform: str, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> Traced:
+    arguments = flatten_arguments(transform, args, kwargs)
+    return trace_function(fun, arguments, transform, names=labels(fun, args, kwargs))
+
+
+def _structs(traced: Traced) -> Any:
     return traced.out_tree.unflatten(map(ShapeDtypeStruct.of, traced.graph.output_types))

@@ -1,4 +1,7 @@
-"""Lowered and compiled programs as objects: jit(f).lower(*args).compile(), with JAX's names."""
+"""Lowered and compiled programs as objects: jit(f).lower(*args).compile(), with JAX's names.
+
+A stage holds the graph and computes the rest when asked; nothing here runs a program.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ class Lowered:
         if stage == "llvm":
             return module_text(self.graph)
         raise ArgumentValueError(
-            f"as_text: {stage!r} is no stage.", advice="There are 'graph', 'kernels' and 'llvm'."
+            f"as_text: unknown stage {stage!r}.", advice="There are 'graph', 'kernels' and 'llvm'."
         )
 
     def compile(self) -> Compiled:

@@ -87,18 +87,58 @@ def _paths(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
 
 def labels(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
     """Return a printable name for each leaf: the parameter's, and the path inside it."""
-    try:
-        parameters = inspect.signature(f).parameters.values()
-    except (TypeError, ValueError):
-        parameters = ()  # type: ignore[assignment]
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [p.name for p in parameters if p.kind in positional][: len(args)]
+    names = positional_names(f)[: len(args)]
     names += [f"arg{i}" for i in range(len(names), len(args))]
     result = []
     for name, value in [*zip(names, args, strict=True), *sorted(kwargs.items())]:
         for path, _ in tree.tree_flatten_with_path(value)[0]:
             result.append(name + "".join(map(str, path)))
     return result
+
+
+def positions(argnums: int | Sequence[int] | None) -> tuple[int, ...]:
+    """Return the positions that an `argnums` names; None names none."""
+    if argnums is None:
+        return ()
+    return (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+
+def with_static(
+    f: Callable[..., Any], fixed: dict[int, Any], names: dict[str, Any]
+) -> Callable[..., Any]:
+    """Return `f` of the other arguments: static ones are given by position and by name.
+
+    Its signature is that of `f` without the static parameters, so the others keep their names.
+    """
+    if not fixed and not names:
+        return f
+
+    @functools.wraps(f)
+    def of_others(*args: Any, **kwargs: Any) -> Any:
+        others = iter(args)
+        count = len(fixed) + len(args)
+        every = [fixed[i] if i in fixed else next(others) for i in range(count)]
+        return f(*every, **names, **kwargs)
+
+    parameters = _parameters(f)
+    if parameters:
+        kept = [p for i, p in enumerate(parameters) if i not in fixed and p.name not in names]
+        of_others.__signature__ = inspect.Signature(kept)  # type: ignore[attr-defined]
+    return of_others
+
+
+def _parameters(f: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of `f`; none if it does not say, as some functions in C."""
+    try:
+        return list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+def positional_names(f: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters of `f` that can be given by position."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in _parameters(f) if p.kind in kinds]
 
 
 def _innermost(f: Any) -> Any:

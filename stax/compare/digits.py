@@ -42,7 +42,10 @@ def load() -> tuple[Images, Images]:
 def initial_state() -> dict[str, Any]:
     """Return the first parameters and their velocities."""
     generator = np.random.default_rng(1)
-    drawn = lambda i, o: (generator.standard_normal((i, o)) * i**-0.5).astype(np.float32)  # noqa: E731
+
+    def drawn(i: int, o: int) -> np.ndarray:
+        return (generator.standard_normal((i, o)) * i**-0.5).astype(np.float32)
+
     layers = [
         {"kernel": drawn(i, o), "bias": np.zeros(o, np.float32)}
         for i, o in ((64, HIDDEN), (HIDDEN, 10))

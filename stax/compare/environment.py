@@ -1,4 +1,4 @@
-"""What a comparison ran on: versions and the processor."""
+"""What a comparison ran on: versions and the processor, without which a time means nothing."""
 
 from __future__ import annotations
 

@@ -111,14 +111,18 @@ def column_moments(lib: Any, rows: int = 10_000, columns: int = 300) -> Workload
 def option_greeks(lib: Any, count: int = 200_000) -> Workload:
     np_ = lib.numpy
 
+    def below(x: Any) -> Any:
+        return 0.5 * (1.0 + lib.lax.erf(x * 0.7071067811865476))
+
     def price(spot: Any, strike: Any, years: Any, volatility: Any) -> Any:
         deviation = volatility * np_.sqrt(years)
         up = np_.log(spot / strike) / deviation + 0.5 * deviation
-        below = lambda x: 0.5 * (1.0 + lib.lax.erf(x * 0.7071067811865476))  # noqa: E731
         return spot * below(up) - strike * below(up - deviation)
 
+    def total(*market: Any) -> Any:
+        return price(*market).sum()
+
     def greeks(*market: Any) -> Any:
-        total = lambda *market: price(*market).sum()  # noqa: E731
         delta = lib.grad(total)
         gamma = lib.grad(lambda *market: delta(*market).sum())
         return price(*market), lib.grad(total, argnums=(0, 2, 3))(*market), gamma(*market)
@@ -144,8 +148,9 @@ def mandelbrot(lib: Any, width: int = 640, height: int = 480) -> Workload:
         # One pixel on the border may differ by the rounding of a product: compare rows.
         return steps.mean(1)
 
-    axis = lambda low, high, n: np.linspace(low, high, n, dtype=np.float32)  # noqa: E731
-    return picture, (axis(-2.2, 0.8, width), axis(-1.2, 1.2, height))
+    real = np.linspace(-2.2, 0.8, width, dtype=np.float32)
+    imaginary = np.linspace(-1.2, 1.2, height, dtype=np.float32)
+    return picture, (real, imaginary)
 
 
 @program("edges of an image, 3 x 3", side=12)

@@ -26,7 +26,7 @@ from stax.operators.elementwise import (
     or_,
     select,
 )
-from stax.operators.reduce import reduce_or
+from stax.operators.reduce import ReduceSum, reduce_or
 from stax.operators.shape import (
     Broadcast,
     Concatenate,
@@ -95,8 +95,11 @@ def pull_mask(op: Op, ct: Masked, operands: Sequence[Any]) -> Sequence[Any | Non
         case Pad():
             # The padding is one number; its cotangent is a sum, taken as it is.
             return op.transpose(mask, _as_bool(operands[0]), None)
+        case ReduceSum():
+            (x,) = operands
+            return (broadcast_in_dim(mask, x.type.shape, op.kept(x.type.ndim)),)
         case _:
-            return _through_sum(op, mask, operands)
+            return [None] * len(operands)
 
 
 def _as_bool(x: Any) -> Any:
@@ -123,11 +126,3 @@ def _unbroadcast(op: Broadcast, mask: Any, shape: Any) -> Any:
         return kept
     rest = tuple(i for i in range(len(shape)) if i not in stretched)
     return broadcast_in_dim(reduce_or(kept, stretched), shape, rest)
-
-
-def _through_sum(op: Op, mask: Any, operands: Sequence[Any]) -> Sequence[Any | None]:
-    if op.name != "reduce_sum":
-        return [None] * len(operands)
-    (x,) = operands
-    kept = tuple(a for a in range(x.type.ndim) if a not in op.axes)  # type: ignore[attr-defined]
-    return (broadcast_in_dim(mask, x.type.shape, kept),)

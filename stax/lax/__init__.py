@@ -2,6 +2,7 @@
 
 Operands of element-wise functions have one dtype and one shape; a Python number takes those of the
 other operand.  The rest is what `stax.numpy` is made of: slices, reductions, products, gathers.
+`accuracy` and `indices_are_sorted` are accepted for JAX programs and change nothing here.
 """
 
 from __future__ import annotations

@@ -48,7 +48,10 @@ def _fitted(name: str, x: Any, shape: Any, dtype: Any, weak: bool) -> Any:
     if is_python_number(x):
         joined = types.promote(type_of(x), types.ArrayType(dtype, ()))[0]
         if joined != dtype:
-            raise DTypeError(f"{name}: the number {x!r} does not fit {dtype}.")
+            raise DTypeError(
+                f"{name}: the number {x!r} does not fit {dtype}.",
+                advice="Convert the array first, or pass a number of its kind.",
+            )
         return full(shape, x, dtype, weak)
     if x.shape and not same_shape(x.shape, shape):
         raise ShapeError(
@@ -182,7 +185,9 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
 def select_n(which: Any, *cases: Any) -> Any:
     """Return, for each element, that of the case whose number is in `which` (bool: 0 or 1)."""
     if not cases:
-        raise ArgumentError("select_n needs at least one case.")
+        raise ArgumentError(
+            "select_n needs at least one case.", advice="Write select_n(which, case0, case1, ...)."
+        )
     which = array("select_n", which)
     values = operands("select_n", *cases)
     if len(values) == 1:
@@ -191,7 +196,10 @@ def select_n(which: Any, *cases: Any) -> Any:
     which = which if same_shape(which.shape, shape) else broadcast_to(_scalar(which), shape)
     if types.is_bool(which.dtype):
         if len(values) > 2:
-            raise ArgumentValueError("select_n: a bool selects one of two cases.")
+            raise ArgumentValueError(
+                "select_n: a bool selects one of two cases.",
+                advice="Convert the selector to an integer dtype for more cases.",
+            )
         return ops.select(which, values[1], values[0])
     result = values[-1]
     for number in range(len(values) - 2, -1, -1):
@@ -201,7 +209,10 @@ def select_n(which: Any, *cases: Any) -> Any:
 
 def _scalar(which: Any) -> Any:
     if which.ndim:
-        raise ShapeError(f"select_n: the selector {which.type} must have the shape of the cases.")
+        raise ShapeError(
+            f"select_n: the selector {which.type} must have the shape of the cases.",
+            advice="Broadcast it first, or pass a scalar.",
+        )
     return which
 
 

@@ -1,4 +1,7 @@
-"""`jax.lax`'s functions of whole arrays: shapes, slices, reductions, sorting, products."""
+"""`jax.lax`'s functions of whole arrays: shapes, slices, reductions, sorting, products.
+
+Nearly all hand their checked arguments to the op of the same name in `stax.operators`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 
 from stax import types
 from stax.array import asarray
-from stax.errors import ArgumentValueError, ShapeError
+from stax.errors import ArgumentValueError, IndexingError, ShapeError
 from stax.extent import product
 from stax.numpy import creation, joining
 from stax.numpy.arguments import array, arrays
@@ -82,9 +85,9 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
     return shapes.expand_dims(asarray(array), tuple(dimensions))
 
 
-def squeeze(array: Any, dimensions: Sequence[int] | None = None) -> Any:
+def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     """Return `array` without `dimensions`, which have length 1."""
-    return shapes.squeeze(asarray(array), None if dimensions is None else tuple(dimensions))
+    return shapes.squeeze(asarray(array), tuple(dimensions))
 
 
 def rev(operand: Any, dimensions: Sequence[int]) -> Any:
@@ -105,7 +108,10 @@ def split(operand: Any, sizes: Sequence[Any], axis: int = 0) -> tuple[Any, ...]:
         parts.append(moves.slice_in_dim(x, start, start + size, 1, where))
         start += size
     if start != x.shape[where]:
-        raise ShapeError(f"split: parts of {tuple(sizes)} do not make axis {axis} of {x.type}.")
+        raise ShapeError(
+            f"split: parts of {tuple(sizes)} do not make axis {axis} of {x.type}.",
+            advice="The sizes must add up to the length of the axis.",
+        )
     return tuple(parts)
 
 
@@ -194,7 +200,10 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     where = canonical_axis(axis, x.ndim)
     length = x.shape[where]
     if not -length <= index < length:
-        raise IndexError(f"index {index} is out of bounds for axis {axis} of length {length}")
+        raise IndexingError(
+            f"index_in_dim: index {index} is out of bounds for axis {axis} of length {length}.",
+            advice="Use dynamic_index_in_dim for an index that is moved inside.",
+        )
     place = index % length
     found = moves.slice_in_dim(x, place, place + 1, 1, where)
     return found if keepdims else shapes.squeeze(found, where)
@@ -217,9 +226,14 @@ def dynamic_slice(
     *,
     allow_negative_indices: Any = True,
 ) -> Any:
-    """Return the part of shape `slice_sizes` at `start_indices`, moved so that it lies within."""
+    """Return the part of shape `slice_sizes` at `start_indices`, moved so that it lies within.
+
+    Negative starts count from the end where `allow_negative_indices` (one truth, or one for each
+    axis).  Elsewhere known ones raise, and with traced ones the part is at the beginning.
+    """
     x = array("dynamic_slice", operand)
-    return dynamic.dynamic_slice(x, [_start(s) for s in start_indices], slice_sizes)
+    starts = [_start(s) for s in start_indices]
+    return dynamic.dynamic_slice(x, starts, slice_sizes, allow_negative_indices)
 
 
 def dynamic_slice_in_dim(
@@ -234,7 +248,7 @@ def dynamic_slice_in_dim(
     x = array("dynamic_slice_in_dim", operand)
     where = canonical_axis(axis, x.ndim)
     sizes = [slice_size if i == where else n for i, n in enumerate(x.shape)]
-    return dynamic.dynamic_slice(x, _starts(x, start_index, where), sizes)
+    return dynamic.dynamic_slice(x, _starts(x, start_index, where), sizes, allow_negative_indices)
 
 
 def dynamic_index_in_dim(
@@ -246,7 +260,9 @@ def dynamic_index_in_dim(
     allow_negative_indices: bool = True,
 ) -> Any:
     """Return the slice at `index`, which may be traced, along `axis`."""
-    found = dynamic_slice_in_dim(operand, index, 1, axis)
+    found = dynamic_slice_in_dim(
+        operand, index, 1, axis, allow_negative_indices=allow_negative_indices
+    )
     return found if keepdims else shapes.squeeze(found, axis)
 
 
@@ -256,7 +272,8 @@ def dynamic_update_slice(
     """Return `operand` with the part at `start_indices` replaced by `update`."""
     x, new = arrays("dynamic_update_slice", operand, update)
     new = convert(new, x.dtype, x.weak_type) if new.weak_type else new
-    return dynamic.dynamic_update_slice(x, new, [_start(s) for s in start_indices])
+    starts = [_start(s) for s in start_indices]
+    return dynamic.dynamic_update_slice(x, new, starts, allow_negative_indices)
 
 
 def dynamic_update_slice_in_dim(
@@ -270,7 +287,7 @@ def dynamic_update_slice_in_dim(
     """Return `operand` with the part from `start_index` along `axis` replaced by `update`."""
     x = array("dynamic_update_slice_in_dim", operand)
     starts = _starts(x, start_index, canonical_axis(axis, x.ndim))
-    return dynamic_update_slice(x, update, starts)
+    return dynamic_update_slice(x, update, starts, allow_negative_indices=allow_negative_indices)
 
 
 def dynamic_update_index_in_dim(
@@ -285,7 +302,9 @@ def dynamic_update_index_in_dim(
     x, new = arrays("dynamic_update_index_in_dim", operand, update)
     if new.ndim != x.ndim:
         new = shapes.expand_dims(new, canonical_axis(axis, x.ndim))
-    return dynamic_update_slice_in_dim(x, new, index, axis)
+    return dynamic_update_slice_in_dim(
+        x, new, index, axis, allow_negative_indices=allow_negative_indices
+    )
 
 
 GatherDimensionNumbers = index.GatherDimensionNumbers
@@ -296,11 +315,25 @@ scatter_mul, scatter_min, scatter_max = index.scatter_mul, index.scatter_min, in
 
 
 def scatter_sub(
-    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: Any, **options: Any
+    operand: Any,
+    scatter_indices: Any,
+    updates: Any,
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
 ) -> Any:
     """Return `operand` with windows of `updates` subtracted from it."""
     less = ops.neg(array("scatter_sub", updates))
-    return index.scatter_add(operand, scatter_indices, less, dimension_numbers, **options)
+    return scatter_add(
+        operand,
+        scatter_indices,
+        less,
+        dimension_numbers,
+        unique_indices=unique_indices,
+        mode=mode,
+    )
 
 
 # --- reductions ---
@@ -392,7 +425,8 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
     where = canonical_axis(axis, x.ndim)
     if not 0 <= k <= x.shape[where]:
         raise ArgumentValueError(
-            f"top_k: there are not {k} elements along axis {axis} of {x.type}."
+            f"top_k: there are not {k} elements along axis {axis} of {x.type}.",
+            advice="k is at most the length of the axis.",
         )
     found = moves.slice_in_dim(places_of(x, where, descending=True), 0, k, 1, where)
     return take_along_axis(x, found, where, mode="clip", wrap_negative_indices=False), found
@@ -421,16 +455,19 @@ def dot(
     preferred_element_type: Any = None,
 ) -> Any:
     """Return the product of vectors or matrices, or the general one if axes are named."""
-    lhs, rhs = operands_of_product(lhs, rhs)
+    lhs, rhs = _operands_of_product(lhs, rhs)
     if dimension_numbers is not None:
         return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
     if not (1 <= lhs.ndim <= 2 and 1 <= rhs.ndim <= 2):
-        raise ShapeError(f"dot takes vectors and matrices, not {lhs.type} and {rhs.type}.")
+        raise ShapeError(
+            f"dot takes vectors and matrices, not {lhs.type} and {rhs.type}.",
+            advice="Use dot_general, or stax.numpy.matmul for stacks of matrices.",
+        )
     numbers = (((lhs.ndim - 1,), (0,)), ((), ()))
     return contract.dot_general(lhs, rhs, numbers, precision, preferred_element_type)
 
 
-def operands_of_product(lhs: Any, rhs: Any) -> list[Any]:
+def _operands_of_product(lhs: Any, rhs: Any) -> list[Any]:
     """Return the operands of a product; a weak one takes the other's dtype."""
     found = arrays("dot", lhs, rhs)
     if found[0].weak_type == found[1].weak_type:
@@ -447,13 +484,13 @@ def dot_general(
     preferred_element_type: Any = None,
 ) -> Any:
     """Return the general product; `dimension_numbers` is (contracted, batch), pairs of axes."""
-    lhs, rhs = operands_of_product(lhs, rhs)
+    lhs, rhs = _operands_of_product(lhs, rhs)
     return contract.dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
     """Return the products of matrices in the last two axes; the others are batch axes."""
-    lhs, rhs = operands_of_product(lhs, rhs)
+    lhs, rhs = _operands_of_product(lhs, rhs)
     batch = tuple(range(lhs.ndim - 2))
     numbers = (((lhs.ndim - 1,), (rhs.ndim - 2,)), (batch, batch))
     return contract.dot_general(lhs, rhs, numbers, precision)

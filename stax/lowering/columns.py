@@ -69,6 +69,8 @@ class _Columns:
         self.base = base
         self.width = width
         self.block = block
+        # What the present stage computes for later ones, and the scratch for that.
+        self.held: dict[Node, ir.Buffer] = {}
 
     def allocate(self, dtype: np.dtype) -> ir.Buffer:
         """Return scratch of one element per column."""
@@ -99,13 +101,36 @@ class _Columns:
                 for node, total in zip(reductions, totals, strict=True):
                     start = identity_of(node.op.combine, total.dtype)  # type: ignore[attr-defined]
                     builder.emit(ir.Store(total, (x,), ir.Const(start, total.dtype)))
+        self._hold(stage, reduced)
         self._down(reduced, reductions, totals, targets)
+        for node, buffer in self.held.items():
+            self._read_back(node, buffer, reduced)
         for node, total in zip(reductions, totals, strict=True):
             self._ready(node, total)
         for node in targets:
             if node in plan.kept:
                 builder.keep(node, None, reduced)
         self._outer(stage + 1)
+
+    def _hold(self, stage: int, reduced: list[int]) -> None:
+        """Reserve scratch for the values of this stage that are kept for later ones."""
+        builder, lengths = self.builder, self.builder.region.shape
+        targets = builder.region.targets
+        nodes = [n for n, s in builder.plan.kept.items() if s == stage and n not in targets]
+        shape: Any = (*(lengths[a] for a in reduced), self.block)
+        self.held = {n: ir.Buffer(builder.fresh("held"), n.type.dtype, shape) for n in nodes}
+        for buffer in self.held.values():
+            builder.emit(ir.Alloc(buffer))
+
+    def _read_back(self, node: Node, buffer: ir.Buffer, reduced: list[int]) -> None:
+        builder = self.builder
+
+        def read() -> ir.Expr:
+            column = ir.sub(builder.axis_index[self.axis], self.base)
+            place = (*(builder.axis_index[a] for a in reduced), column)
+            return builder.let(ir.Load(buffer, place))
+
+        builder.ready[node] = read
 
     def _ready(self, node: Node, total: ir.Buffer) -> None:
         builder = self.builder
@@ -128,8 +153,8 @@ class _Columns:
                 del builder.axis_index[axis]
             return
         rows = builder.region.shape[axis]
-        step = unrolling(rows, len(builder.plan.needed))
-        whole = rows // step if isinstance(rows, int) else rows
+        step = unrolling(rows, builder.plan.work)
+        whole: Any = rows // step if isinstance(rows, int) else rows
         self._steps(axis, (0, whole, step), reductions, totals, targets)
         if isinstance(rows, int) and rows % step:
             self._steps(axis, (whole * step, 1, rows % step), reductions, totals, targets)
@@ -155,6 +180,10 @@ class _Columns:
             with builder.loop("u", step, "unroll") as u:
                 row = ir.add(ir.mul(y, step), ir.add(u, first))
                 builder.axis_index[axis] = builder.let(row, "i")
+                for node, buffer in self.held.items():
+                    place = (*(builder.axis_index[a] for a in builder.region.axes or ()), x)
+                    value = builder.value(node, builder.place(node))
+                    builder.emit(ir.Store(buffer, place, value))
                 for node, var in zip(reductions, running, strict=True):
                     builder.emit(ir.Update(node.op.combine, var, builder.term(node)))  # type: ignore[attr-defined]
                 builder.store_all(targets)

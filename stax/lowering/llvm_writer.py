@@ -104,7 +104,7 @@ class Affine:
     def of(x: Value | Affine) -> Affine:
         if isinstance(x, Affine):
             return x
-        if x.is_constant and x.lanes == 1:
+        if x.is_constant and x.lanes == 1 and x.dtype.kind in "iu":
             return Affine({}, 0, int(x.text))
         return Affine({x.text: (x, 1)}, 0, 0)
 

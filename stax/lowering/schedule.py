@@ -92,10 +92,14 @@ class Schedule:
         """Say whether a node of the region has one element per point of the whole nest."""
         return not isinstance(node.op, Reduction) and self.region.holds_full(node)
 
+    @property
+    def work(self) -> int:
+        """The simple operations and loads per point of the nest."""
+        return sum(work_of(n) for n in self.needed) + len(self.region.reads)
+
     def grain(self, inner: int) -> int:
         """Return how many parallel iterations of `inner` points make a task worth handing out."""
-        work = sum(work_of(n) for n in self.needed) + len(self.region.reads)
-        return max(1, math.ceil(60_000 / max(1, inner * work)))
+        return max(1, math.ceil(60_000 / max(1, inner * self.work)))
 
 
 def work_of(node: Node) -> int:
@@ -180,9 +184,12 @@ def _find_uses(plan: Schedule, local: dict[Node, list[Node]]) -> None:
 def _choose_kept(fusion: Fusion, plan: Schedule, local: dict[Node, list[Node]]) -> None:
     """Keep full values that several stages use and that are dear to compute again."""
     by_rows = plan.layout is Layout.ROWS
-    limit = KEEP_FROM if by_rows else SPILL_FROM
     row = static_size(tuple(plan.region.shape[a] for a in plan.region.axes or ()))
-    room, cost = SCRATCH_BYTES, dict[Node, int]()
+    if not by_rows:
+        row *= column_block(plan.region.outer[-1])
+    # By columns, running values need scratch as well.
+    room = SCRATCH_BYTES if by_rows else SCRATCH_BYTES // 2
+    cost: dict[Node, int] = {}
     for node in plan.region.nodes:
         if not plan.is_full(node) or node not in plan.needed:
             continue
@@ -191,17 +198,16 @@ def _choose_kept(fusion: Fusion, plan: Schedule, local: dict[Node, list[Node]]) 
             + sum(cost.get(x, 1) for x in local[node])
             + _loads(fusion, plan.region, node)
         )
+        nbytes = row * node.type.dtype.itemsize
+        fits = nbytes <= room and node not in plan.region.targets
+        limit = KEEP_FROM if by_rows or fits else SPILL_FROM
         if len(plan.full_uses[node]) < 2 or cost[node] <= limit:
             continue
         cost[node] = 1
-        nbytes = row * node.type.dtype.itemsize
-        if node in plan.region.targets:
-            plan.kept[node] = min(plan.full_uses[node])
-        elif by_rows and nbytes <= room:
+        plan.kept[node] = min(plan.full_uses[node])
+        if fits:
             room -= nbytes
-            plan.kept[node] = min(plan.full_uses[node])
-        else:
-            plan.kept[node] = min(plan.full_uses[node])
+        elif node not in plan.region.targets:
             fusion.store(node)
 
 
@@ -287,7 +293,8 @@ def place_stride(read: Read, axis: ir.Var) -> int | None:
     """Return how far apart in memory a read's places for successive `axis` are, if it is known."""
     total = 0
     shape = read.source.type.shape
-    strides = row_major(shape) if all(isinstance(n, int) for n in shape) else (None,) * len(shape)  # type: ignore[arg-type]
+    is_static = all(isinstance(n, int) for n in shape)
+    strides = row_major(shape) if is_static else (None,) * len(shape)
     for component, stride in zip(read.place, strides, strict=True):
         factor = _factor(component, axis)
         if factor != 0 and (factor is None or stride is None):
@@ -332,12 +339,19 @@ def column_block(columns: Dimension) -> int:
     if not isinstance(columns, int):
         return COLUMN_BLOCKS[0]
     low, high = COLUMN_BLOCKS
-    return min(columns, max(low, min(high, (columns // 4 + 15) // 16 * 16)))
+    wanted = max(low, min(high, columns // 4))
+    count = max(1, columns // wanted if wanted < high else -(-columns // high))
+    # Blocks of one size, so that little is computed twice where they overlap.
+    return min(columns, -(-columns // (8 * count)) * 8)
 
 
 def unrolling(rows: Dimension, body: int) -> int:
-    """Return how many rows one step of a by-columns kernel takes."""
-    most = 8 if body <= 8 else 4 if body <= 20 else 1
+    """Return how many rows one step of a by-columns kernel takes, by the work per element.
+
+    Several rows share a load and a store of the running values; where there is much work per
+    element that is no gain, and the code grows.
+    """
+    most = 8 if body <= 12 else 4 if body <= 24 else 2 if body <= 48 else 1
     if not isinstance(rows, int):
         return 1
     return max(1, min(most, rows))

@@ -97,16 +97,16 @@ class Fold:
     def folded(self) -> Shape:
         """The shape of what the chunks hold."""
         head = (*self.shape[: self.first], self.chunks, self.length)
-        columns = (math.prod(self.tail) * self.group,) if self.group > 1 else self.tail  # type: ignore[arg-type]
-        return (*head, *columns)
+        return (*head, _size(self.tail) * self.group) if self.group > 1 else (*head, *self.tail)
 
     def part(self, x: Any, is_rest: bool) -> Any:
         """Return what the chunks hold of an array of the whole shape, or what they leave over."""
         # A slice of rows laid end to end is still a stretch of memory; one of rows is not.
         width = _size(self.tail) if self.group > 1 else 1
         merged = self.merged if width == 1 else (*self.shape[: self.first], self.total * width)
-        cut = (self.covered * width, None) if is_rest else (0, self.covered * width)
-        found = slice_in_dim(reshape(x, merged), *cut, axis=self.first)
+        end = self.covered * width
+        start, limit = (end, None) if is_rest else (0, end)
+        found = slice_in_dim(reshape(x, merged), start, limit, axis=self.first)
         return reshape(found, self.part_shape(is_rest))
 
     def broadcast(self, op: Broadcast, x: Any, is_rest: bool) -> Any:
@@ -159,7 +159,7 @@ def fold_of(node: Node, may_group: bool = True) -> Fold | None:
     """Return how a reduction is cut, or None if it is not."""
     op, shape = node.op, node.inputs[0].type.shape
     assert isinstance(op, Reduction)
-    if not all(isinstance(n, int) for n in shape) or math.prod(shape) < MANY_ELEMENTS:  # type: ignore[arg-type]
+    if not all(isinstance(n, int) for n in shape) or _size(shape) < MANY_ELEMENTS:
         return None
     last = max(a for a in op.axes if not is_unit(shape[a]))
     first = last
@@ -326,7 +326,7 @@ def _order(op: Op, x: ArrayType) -> tuple[int, ...] | None:
     is_inner = _size(x.shape[last + 1 :]) == 1
     if len(long_axes) < 2 or kept >= FEW_ROWS or not is_inner:
         return None
-    if x.shape[last] >= LONG:  # type: ignore[operator]
+    if x.shape[last] >= LONG:
         return (last,)
     return tuple(a for a in op.axes if a != last)
 

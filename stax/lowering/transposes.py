@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from stax.graph import Constant, Graph, Node
+from stax.lowering.element import is_unit
 from stax.op import Op
 from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.elementwise import Convert, Elementwise, IntegerPow, Select
-from stax.operators.reshape import Transpose
+from stax.operators.reshape import Transpose, reshape
 from stax.operators.shape import Slice
 from stax.trace import Trace, bind, full
 from stax.types import Shape
@@ -102,9 +103,13 @@ class _Rewriter:
             case Constant(value=value):
                 return full(shape, value, x.type.dtype, x.type.weak)
             case Broadcast(broadcast_dimensions=dimensions):
-                places = tuple(permutation[d] for d in dimensions)
+                (source,) = x.inputs
+                pairs = zip(source.type.shape, dimensions, strict=True)
+                wide = [(n, permutation[d]) for n, d in pairs if not is_unit(n)]
+                places = tuple(place for _, place in wide)
                 if places == tuple(sorted(places)):
-                    return bind(Broadcast(shape, places), self.values[x.inputs[0]])
+                    squeezed = reshape(self.values[source], tuple(n for n, _ in wide))
+                    return bind(Broadcast(shape, places), squeezed)
         return None
 
 

@@ -1,4 +1,8 @@
-"""Activations and normalisations, each a composition of ops; derivatives at kinks are JAX's."""
+"""Activations and normalisations, each a composition of ops; derivatives at kinks are JAX's.
+
+Where a branch that is not taken could overflow, its operand is replaced before the function is
+applied (`safe`), so that neither the value nor a derivative of any order sees it.
+"""
 
 from __future__ import annotations
 
@@ -174,7 +178,10 @@ def glu(x: Any, axis: int = -1) -> Any:
     where = canonical_axis(axis, x.ndim)
     length = x.shape[where]
     if length % 2:
-        raise ArgumentValueError(f"glu: axis {axis} of {x.type} must have an even length.")
+        raise ArgumentValueError(
+            f"glu: axis {axis} of {x.type} must have an even length.",
+            advice="Its two halves are the value and the gate.",
+        )
     first, second = sliced(x, 0, length // 2, where), sliced(x, length // 2, length, where)
     return ops.mul(first, ops.logistic(second))
 
@@ -182,13 +189,13 @@ def glu(x: Any, axis: int = -1) -> Any:
 # --- over an axis ---
 
 
-def softmax(x: Any, axis: Axis = -1, where: Any = None, initial: Any = None) -> Any:
+def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     """Return exp(x) over its sum along `axis`, of the elements selected; the others are 0."""
     x = inexact("softmax", x)
     return softmax_over(x, canonical_axes(axis, x.ndim), where)
 
 
-def log_softmax(x: Any, axis: Axis = -1, where: Any = None, initial: Any = None) -> Any:
+def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Any:
     """Return the logarithm of `softmax`; elements that are left out are minus infinity."""
     x = inexact("log_softmax", x)
     return log_softmax_over(x, canonical_axes(axis, x.ndim), where)

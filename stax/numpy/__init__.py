@@ -1,7 +1,11 @@
 """NumPy's functions on Stax arrays: `import stax.numpy as snp` where a program says `numpy`.
 
 Names, arguments and dtype rules are those of `jax.numpy`.  The functions are cut by kind into the
-modules of this package; importing it gives arrays their operators, indexing and methods.
+modules of this package; importing it gives arrays their indexing and methods.
+
+    >>> x = arange(6).reshape(2, 3)
+    >>> x[:, 1:].mean(axis=0)
+    Array([2.5, 3.5], dtype=float32)
 """
 
 from __future__ import annotations

@@ -60,7 +60,10 @@ def sequence(name: str, given: Any) -> list[Any]:
     if isinstance(given, np.ndarray):
         return arrays(name, *given)
     if not isinstance(given, Sequence) or isinstance(given, str):
-        raise ArgumentError(f"{name} takes a sequence of arrays, not {type(given).__name__}.")
+        raise ArgumentError(
+            f"{name} takes a sequence of arrays, not {type(given).__name__}.",
+            advice="Put the arrays in a list or a tuple.",
+        )
     return arrays(name, *given)
 
 
@@ -68,7 +71,9 @@ def promoted(name: str, given: Any, dtype: Any = None) -> list[Any]:
     """Return a sequence of arrays in one dtype, their shapes as they are."""
     found = sequence(name, given)
     if not found:
-        raise ArgumentValueError(f"{name} needs at least one array.")
+        raise ArgumentValueError(
+            f"{name} needs at least one array.", advice="Pass a list that is not empty."
+        )
     if dtype is not None:
         return [convert(x, check_dtype(dtype)) for x in found]
     common, weak = promote(*(x.type for x in found))
@@ -99,4 +104,7 @@ def static_int(name: str, what: str, value: Any) -> int:
     except StaxError:  # a traced array says itself what it cannot be
         raise
     except TypeError:
-        raise ArgumentError(f"{name}: {what} is an integer, not {type(value).__name__}.") from None
+        raise ArgumentError(
+            f"{name}: {what} is an integer, not {type(value).__name__}.",
+            advice="It is part of the program's shape, so it must be a Python integer.",
+        ) from None

@@ -1,4 +1,8 @@
-"""Functions that make arrays: from values, filled with a number, or counting."""
+"""Functions that make arrays: from values, filled with a number, or counting.
+
+What is filled or counts is an op without operands, so it takes no memory until a kernel reads it.
+`device` is accepted everywhere for JAX programs and changes nothing: there is one device.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import numpy as np
 
 from stax import types
 from stax.array import asarray as to_array
-from stax.errors import ArgumentError, ArgumentValueError
+from stax.errors import ArgumentError, ArgumentValueError, UnsupportedError
 from stax.extent import Extent
 from stax.numpy.arguments import array as one_array, arrays, inexact_operands, static_int
 from stax.operators import elementwise as ops
@@ -25,8 +29,21 @@ from stax.types import canonical_shape, check_dtype, is_python_number
 def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None
 ) -> Any:
-    """Return `a` (nested lists, a NumPy array, a number) as an array, in `dtype` if given."""
+    """Return `a` (nested lists, a NumPy array, a number) as an array, in `dtype` if given.
+
+    A Python number stays weak unless `dtype` is given.  `copy` changes nothing: what can change is
+    copied, and arrays never change.
+    """
+    _check_order("asarray", order)
     return to_array(a, dtype)
+
+
+def _check_order(name: str, order: Any) -> None:
+    if order not in (None, "K", "C"):
+        raise UnsupportedError(
+            f"{name}: order {order!r} is not supported.",
+            advice="Arrays are row-major; transpose the result for another order of its axes.",
+        )
 
 
 def array(
@@ -38,10 +55,8 @@ def array(
     *,
     device: Any = None,
 ) -> Any:
-    """Return `object` as an array with at least `ndmin` axes.
-
-    Python numbers lose the weak type that `asarray` gives them only where `dtype` is named.
-    """
+    """Return `object` as an array with at least `ndmin` axes; otherwise it is `asarray`."""
+    _check_order("array", order)
     result = to_array(object, dtype)
     missing = ndmin - result.ndim
     return expand_dims(result, range(missing)) if missing > 0 else result
@@ -108,11 +123,12 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
 
 def copy(a: Any, order: Any = None) -> Any:
     """Return `a`: arrays never change, so a copy would be the same array."""
+    _check_order("copy", order)
     return to_array(a)
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
-    """Return `x` with its elements converted to `dtype`."""
+    """Return `x` with its elements converted to `dtype`; `copy` changes nothing."""
     return convert(one_array("astype", x), check_dtype(dtype))
 
 
@@ -132,7 +148,9 @@ def arange(
     kind = _range_dtype(bounds) if dtype is None else check_dtype(dtype)
     first, last, stride = numbers
     if not stride:
-        raise ArgumentValueError("arange: step must not be 0.")
+        raise ArgumentValueError(
+            "arange: step must not be 0.", advice="Use full for one number repeated."
+        )
     length = max(0, math.ceil((last - first) / stride))
     if not types.is_integer(kind) or not all(isinstance(n, int) for n in numbers):
         values = np.arange(first, last, stride).astype(kind)
@@ -158,13 +176,19 @@ def _static_number(value: Any) -> int | float:
         return value
     if is_array(value) or isinstance(value, np.ndarray | np.generic):
         return value.item()
-    raise ArgumentError(f"arange: bounds are numbers, not {type(value).__name__}.")
+    raise ArgumentError(
+        f"arange: bounds are numbers, not {type(value).__name__}.",
+        advice="They set the length, so they must be known: pass them with static_argnums.",
+    )
 
 
 def _symbolic_range(bounds: list[Any], dtype: Any) -> Any:
     start, stop, step = bounds
     if step != 1:
-        raise ArgumentValueError("arange: with symbolic lengths the step must be 1.")
+        raise ArgumentValueError(
+            "arange: with symbolic lengths the step must be 1.",
+            advice="Multiply the result instead: step * arange(n).",
+        )
     kind = types.int_dtype() if dtype is None else check_dtype(dtype)
     counts = iota(kind, (stop - start,))
     return counts if isinstance(start, int) and start == 0 else convert(add(counts, start), kind)
@@ -187,7 +211,9 @@ def linspace(
     """
     count = static_int("linspace", "num", num)
     if count < 0:
-        raise ArgumentValueError(f"linspace: num must not be negative, got {count}.")
+        raise ArgumentValueError(
+            f"linspace: num must not be negative, got {count}.", advice="Ask for 0 numbers or more."
+        )
     start, stop = inexact_operands("linspace", start, stop)
     wanted = start.dtype if dtype is None else check_dtype(dtype)
     steps = count - 1 if endpoint else count
@@ -282,18 +308,26 @@ def triu(m: Any, k: int = 0) -> Any:
 def _keep_band(name: str, m: Any, k: int, relation: Callable[..., Any]) -> Any:
     m = one_array(name, m)
     if m.ndim < 2:
-        raise ArgumentValueError(f"{name} takes an array with at least two axes, not {m.type}.")
+        raise ArgumentValueError(
+            f"{name} takes an array with at least two axes, not {m.type}.",
+            advice="Add an axis with x[None].",
+        )
     mask = _diagonal_mask(m.shape, static_int(name, "k", k), relation)
     return ops.select(mask, m, ops.like(m, 0))
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
-    """Return coordinate arrays made of vectors; "xy" swaps the first two axes, "ij" does not."""
+    """Return coordinate arrays made of vectors; "xy" swaps the first two axes, "ij" does not.
+
+    `copy` changes nothing.
+    """
     if indexing not in ("xy", "ij"):
         raise ArgumentValueError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}.")
     vectors = [reshape(x, (-1,)) if not x.ndim else x for x in arrays("meshgrid", *xi)]
     if any(x.ndim != 1 for x in vectors):
-        raise ArgumentValueError("meshgrid takes vectors.")
+        raise ArgumentValueError(
+            "meshgrid takes vectors.", advice="Flatten the arguments with ravel()."
+        )
     order = list(range(len(vectors)))
     if indexing == "xy" and len(order) > 1:
         order[:2] = [1, 0]

@@ -77,7 +77,10 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     a, *rows = broadcast_arrays(a, *promoted("choose", choices))
     count = len(rows)
     if mode == "raise" and ((np.asarray(a) < 0) | (np.asarray(a) >= count)).any():
-        raise ArgumentValueError(f"choose: a number is not one of {count} choices.")
+        raise ArgumentValueError(
+            f"choose: a number is not one of {count} choices.",
+            advice="Use mode='clip' or mode='wrap' for numbers out of range.",
+        )
     if mode == "wrap":
         a = remainder(a, count)
     result = rows[-1]
@@ -193,12 +196,18 @@ def ravel_multi_index(
     """
     parts = arrays("ravel_multi_index", *multi_index)
     if len(parts) != len(dims) or any(not types.is_integer(p.dtype) for p in parts):
-        raise DTypeError(f"ravel_multi_index: {len(dims)} arrays of integers are needed.")
+        raise DTypeError(
+            f"ravel_multi_index: {len(dims)} arrays of integers are needed.",
+            advice="Give one array of indices for each axis.",
+        )
     axes = list(zip(parts, dims, strict=True))
     total: Any = None
     for part, n in axes if order == "C" else reversed(axes):
         if mode == "raise" and ((np.asarray(part) < 0) | (np.asarray(part) >= n)).any():
-            raise ArgumentValueError(f"ravel_multi_index: an index is outside an axis of {n}.")
+            raise ArgumentValueError(
+                f"ravel_multi_index: an index is outside an axis of {n}.",
+                advice="Use mode='clip' or mode='wrap'.",
+            )
         if mode == "wrap":
             part = remainder(part, n)
         elif mode == "clip":

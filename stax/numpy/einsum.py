@@ -44,6 +44,8 @@ def einsum(
 ) -> Any:
     """Return the sum of products that `subscripts` describe, as NumPy's einsum does.
 
+    With `optimize=False` operands are contracted in the order given.  `precision` and
+    `preferred_element_type` are those of `lax.dot_general`.
     Raises ShapeError if axes with one label differ in length.
     """
     refuse_out("einsum", out)
@@ -54,8 +56,10 @@ def einsum(
     _check_lengths(terms)
     names = {label for t in terms for label in t.labels}
     if len(set(output)) != len(output) or not set(output) <= names:
-        raise ArgumentValueError(f"einsum: the output labels {''.join(output)} must be distinct "
-                                 "and occur in an operand.")  # fmt: skip
+        raise ArgumentValueError(
+            f"einsum: output labels {''.join(output)} must be distinct and occur in an operand.",
+            advice="A label that is summed over is left out of the output.",
+        )
     terms = _without_ones(terms)
     order = _greedy if optimize is not False else _in_order
     while len(terms) > 1:
@@ -80,11 +84,15 @@ def parse(subscripts: Any, operands: Sequence[Any]) -> tuple[list[str], str, Seq
     inputs = [part.replace("...", ".") for part in left.split(",")]
     if len(inputs) != len(operands):
         raise ArgumentValueError(
-            f"einsum: {subscripts!r} describes {len(inputs)} operands, got {len(operands)}."
+            f"einsum: {subscripts!r} describes {len(inputs)} operands, got {len(operands)}.",
+            advice="Separate the labels of operands by commas.",
         )
     for part in (*inputs, right.replace("...", ".")):
         if part.count(".") > 1 or not all(c.isalpha() or c == "." for c in part):
-            raise ArgumentValueError(f"einsum: {part!r} in {subscripts!r} is not a row of labels.")
+            raise ArgumentValueError(
+                f"einsum: {part!r} in {subscripts!r} is not a row of labels.",
+                advice="Labels are letters; '...' may stand once in each operand.",
+            )
     if arrow:
         return inputs, right.replace("...", "."), operands
     together = "".join(inputs)
@@ -105,13 +113,19 @@ def _letters(row: Sequence[Any]) -> str:
     try:
         return "".join("..." if x is Ellipsis else letters[x] for x in row)
     except (TypeError, IndexError):
-        raise ArgumentError(f"einsum: {row!r} is not a list of axis numbers.") from None
+        raise ArgumentError(
+            f"einsum: {row!r} is not a list of axis numbers.",
+            advice="Write einsum(x, [0, 1], y, [1, 2], [0, 2]).",
+        ) from None
 
 
 def _checked(x: Any, labels: str) -> Term:
     named = len(labels) - labels.count(".")
     if named > x.ndim or ("." not in labels and named != x.ndim):
-        raise ArgumentValueError(f"einsum: labels {labels!r} do not fit the axes of {x.type}.")
+        raise ArgumentValueError(
+            f"einsum: labels {labels!r} do not fit the axes of {x.type}.",
+            advice="Give one letter for each axis, or '...' for those that are left.",
+        )
     return Term(x, tuple(labels))
 
 

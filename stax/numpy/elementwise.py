@@ -259,7 +259,10 @@ def where(
     if x is None and y is None:
         return nonzero(condition, size=size, fill_value=fill_value)
     if x is None or y is None:
-        raise ArgumentValueError("where takes either both x and y or neither of them.")
+        raise ArgumentValueError(
+            "where takes either both x and y or neither of them.",
+            advice="Write where(condition, x, y), or where(condition) for places.",
+        )
     condition = truth(condition)
     x, y = promote_operands("where", x, y)
     shape = types.broadcast_shapes(condition.shape, x.shape)
@@ -319,7 +322,8 @@ def select_first(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """Return, for each place, the choice that goes with the first condition that holds there."""
     if len(condlist) != len(choicelist):
         raise ArgumentValueError(
-            f"select: {len(condlist)} conditions do not go with {len(choicelist)} choices."
+            f"select: {len(condlist)} conditions do not go with {len(choicelist)} choices.",
+            advice="Give one choice for each condition.",
         )
     *choices, result = promote_operands("select", *choicelist, default)
     for condition, choice in reversed(list(zip(condlist, choices, strict=True))):
@@ -422,7 +426,10 @@ def _all_equal(a1: Any, a2: Any, equal_nan: bool) -> Any:
 def _real_only(name: str, x: Any) -> Any:
     x = array(name, x)
     if types.is_complex(x.dtype):
-        raise DTypeError(f"{name} does not support complex arrays yet, got {x.type}.")
+        raise DTypeError(
+            f"{name} does not support complex arrays, got {x.type}.",
+            advice="Keep real and imaginary parts as two real arrays.",
+        )
     return x
 
 

@@ -103,7 +103,10 @@ def _write(x: Any, ranges: Sequence[Range], window: Any) -> Any:
 def _check_not_empty(parsed: Parsed, shape: Shape) -> None:
     for a, (entry, n) in enumerate(zip(parsed.axes, shape, strict=True)):
         if isinstance(entry, Pick) and isinstance(n, int) and n == 0 and _count(entry):
-            raise IndexingError(f"index is out of bounds: axis {a} of {shape} has length 0.")
+            raise IndexingError(
+                f"index is out of bounds: axis {a} of {shape} has length 0.",
+                advice="Test the length first; an empty axis has no element to read.",
+            )
 
 
 def _count(entry: Pick) -> int:
@@ -141,7 +144,10 @@ def _plan(parsed: Parsed, shape: Shape) -> _Plan:
         outer = types.broadcast_shapes(*(np.shape(p) for p in places))
     except ShapeError:
         shown = " and ".join(str(np.shape(p)) for p in places)
-        raise IndexingError(f"arrays of indices do not broadcast: shapes {shown}.") from None
+        raise IndexingError(
+            f"arrays of indices do not broadcast: shapes {shown}.",
+            advice="Use ix_ to index with the grid of several vectors.",
+        ) from None
     kept = [entry for entry in parsed.order if entry is not NEW]
     at = kept.index(PICKED)
     inner = [i if i < at else i + len(outer) - 1 for i in range(len(kept)) if i != at]
@@ -446,9 +452,18 @@ def _iter(self: Any) -> Any:
     return (getitem(self, i) for i in range(leading_length(self)))
 
 
-_shared: Any  # by arrays and traced arrays
-for _shared in (Array, Proxy):
-    _shared.__getitem__ = _getitem
-    _shared.at = property(_at)
-_traced: Any = Proxy
-_traced.__len__, _traced.__iter__ = leading_length, _iter
+def install_indexing(cls: Any) -> None:
+    """Give `cls` (`Proxy` or `Array`) `x[index]` and `x.at`."""
+    cls.__getitem__ = _getitem
+    cls.at = property(_at)
+
+
+def install_iteration(cls: Any) -> None:
+    """Give `cls` (`Proxy`; `Array` has its own) its length and iteration over the first axis."""
+    cls.__len__ = leading_length
+    cls.__iter__ = _iter
+
+
+install_indexing(Array)
+install_indexing(Proxy)
+install_iteration(Proxy)

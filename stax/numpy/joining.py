@@ -1,4 +1,8 @@
-"""Arrays put together and cut apart: concatenate, stack, split, tile, repeat."""
+"""Arrays put together and cut apart: concatenate, stack, split, tile, repeat.
+
+Joining is one op, `concatenate`, after promotion to one dtype; parts are slices; copies are a
+broadcast along a new axis, merged with the old one by a reshape.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import numpy as np
 
 from stax import types
 from stax.errors import ArgumentError, ArgumentValueError, ShapeError
-from stax.extent import same_shape
+from stax.extent import Extent, same_shape
 from stax.numpy.arguments import array, promoted, refuse_out, static_int
 from stax.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, sliced
 from stax.numpy.taking import take
@@ -29,8 +33,9 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     if axis is None:
         found, axis = [reshape(x, (-1,)) for x in found], 0
     if not found[0].ndim:
-        raise ShapeError("concatenate: arrays without axes cannot be concatenated.",
-                         advice="Use stack.")  # fmt: skip
+        raise ShapeError(
+            "concatenate: arrays without axes cannot be concatenated.", advice="Use stack."
+        )
     if any(x.ndim != found[0].ndim for x in found):
         shown = ", ".join(map(repr, (x.type for x in found)))
         raise ShapeError(
@@ -127,12 +132,18 @@ def _cuts(name: str, sections: Any, length: Any, even: bool) -> list[Any]:
         return [0, *bounded, length]
     parts = static_int(name, "the number of parts", sections)
     if parts <= 0:
-        raise ArgumentValueError(f"{name}: the number of parts must be positive, got {parts}.")
-    size, left = (
-        (length // parts, 0) if even and not isinstance(length, int) else divmod(length, parts)
-    )
+        raise ArgumentValueError(
+            f"{name}: the number of parts must be positive, got {parts}.",
+            advice="Ask for at least one part.",
+        )
+    # A symbolic length has a quotient only where the parts are even.
+    exact = even and isinstance(length, Extent)
+    size, left = (length // parts, 0) if exact else divmod(length, parts)
     if left and even:
-        raise ArgumentValueError(f"{name}: {parts} equal parts do not make an axis of {length}.")
+        raise ArgumentValueError(
+            f"{name}: {parts} equal parts do not make an axis of {length}.",
+            advice="Use array_split for parts of different lengths.",
+        )
     return [i * size + min(i, left) for i in range(parts + 1)]
 
 
@@ -202,7 +213,9 @@ def repeat(
     if single and total_repeat_length is None:
         count = static_int("repeat", "repeats", repeats)
         if count < 0:
-            raise ArgumentValueError(f"repeat: repeats must not be negative, got {count}.")
+            raise ArgumentValueError(
+                f"repeat: repeats must not be negative, got {count}.", advice="0 drops an element."
+            )
         inner = (*a.shape[: axis + 1], count, *a.shape[axis + 1 :])
         spread = broadcast_in_dim(a, inner, [i for i in range(a.ndim + 1) if i != axis + 1])
         return reshape(spread, (*a.shape[:axis], length * count, *a.shape[axis + 1 :]))
@@ -210,7 +223,10 @@ def repeat(
     places = np.repeat(np.arange(length), counts).astype(types.int32)
     if total_repeat_length is not None:
         if not len(places):
-            raise ArgumentError("repeat: there is nothing to repeat.")
+            raise ArgumentError(
+                "repeat: there is nothing to repeat.",
+                advice="total_repeat_length needs an element to fill up with.",
+            )
         missing = max(0, total_repeat_length - len(places))
         places = np.pad(places[:total_repeat_length], (0, missing), mode="edge")
     return take(a, places, axis=axis, mode="clip")

@@ -44,7 +44,10 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
         return _vector_norm(x, 2 if ord is None else ord, axes, keepdims)
     if len(axes) == 2:
         return _matrix_norm(x, "fro" if ord is None else ord, axes, keepdims)
-    raise ArgumentValueError(f"norm: {axis=} names neither vectors nor matrices in {x.type}.")
+    raise ArgumentValueError(
+        f"norm: {axis=} names neither vectors nor matrices in {x.type}.",
+        advice="Name one axis for vectors, two for matrices.",
+    )
 
 
 def _euclidean(x: Any, axes: list[int], keepdims: bool) -> Any:
@@ -65,7 +68,10 @@ def _vector_norm(x: Any, ord: Any, axes: list[int], keepdims: bool) -> Any:
     if ord == -math.inf:
         return reductions.min(ops.abs_(x), where, keepdims=keepdims)
     if isinstance(ord, str):
-        raise ArgumentValueError(f"norm: order {ord!r} is not a norm of vectors.")
+        raise ArgumentValueError(
+            f"norm: order {ord!r} is not a norm of vectors.",
+            advice="Orders of vectors are numbers, inf and -inf.",
+        )
     if ord == 0:
         nonzero = convert(ops.ne(x, like(x, 0)), x.dtype)
         return reductions.sum(nonzero, where, keepdims=keepdims)
@@ -107,7 +113,10 @@ def matrix_power(a: Any, n: int) -> Any:
     """Return the matrices in the last two axes raised to the power `n`, at least 0."""
     a = array("matrix_power", a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ArgumentValueError(f"matrix_power takes square matrices, not {a.type}.")
+        raise ArgumentValueError(
+            f"matrix_power takes square matrices, not {a.type}.",
+            advice="Its last two axes must have one length.",
+        )
     if n < 0:
         raise UnsupportedError(
             "matrix_power: negative powers are not supported.", advice="Invert the matrix first."

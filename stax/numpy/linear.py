@@ -124,7 +124,10 @@ def cross(
 def _components(x: Any, axis: int) -> list[Any]:
     x = move_axis(x, canonical_axis(axis, x.ndim), 0)
     if x.shape[0] not in (2, 3):
-        raise ArgumentValueError(f"cross: vectors have length 2 or 3, got {x.shape[0]}.")
+        raise ArgumentValueError(
+            f"cross: vectors have length 2 or 3, got {x.shape[0]}.",
+            advice="Choose their axis with axis=.",
+        )
     return list(x)
 
 

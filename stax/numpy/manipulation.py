@@ -1,4 +1,8 @@
-"""Functions that put elements elsewhere: shapes, orders of axes, arrays turned, moved or padded."""
+"""Functions that put elements elsewhere: shapes, orders of axes, arrays turned, moved or padded.
+
+No element is computed, so compiled programs do most of this by index arithmetic.  `copy` of
+`reshape` is accepted and changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +59,10 @@ def matrix_transpose(x: Any, /) -> Any:
     """Return the matrices in the last two axes transposed."""
     x = array("matrix_transpose", x)
     if x.ndim < 2:
-        raise ArgumentValueError(f"matrix_transpose takes at least two axes, not {x.type}.")
+        raise ArgumentValueError(
+            f"matrix_transpose takes at least two axes, not {x.type}.",
+            advice="A vector has no transpose; add an axis with x[None].",
+        )
     return swapaxes(x, -1, -2)
 
 
@@ -73,7 +80,10 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     a = array("moveaxis", a)
     sources, places = axes_list(source, a.ndim), axes_list(destination, a.ndim)
     if len(sources) != len(places) or len(set(sources)) != len(sources):
-        raise ArgumentValueError(f"moveaxis: cannot move axes {source} to {destination}.")
+        raise ArgumentValueError(
+            f"moveaxis: cannot move axes {source} to {destination}.",
+            advice="Give as many distinct sources as destinations.",
+        )
     order = [i for i in range(a.ndim) if i not in sources]
     for place, axis in sorted(zip(places, sources, strict=True)):
         order.insert(place, axis)
@@ -186,7 +196,9 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
     m = array("rot90", m)
     first, second = axes_list(axes, m.ndim)
     if first == second:
-        raise ArgumentValueError(f"rot90: axes {axes} are the same.")
+        raise ArgumentValueError(
+            f"rot90: axes {axes} are the same.", advice="Name the two axes of the plane."
+        )
     turns = static_int("rot90", "k", k) % 4
     if turns == 0:
         return m
@@ -211,7 +223,10 @@ def roll(a: Any, shift: Any, axis: Axis = None) -> Any:
     amounts = amounts * len(axes) if len(amounts) == 1 else amounts
     axes = axes * len(amounts) if len(axes) == 1 else axes
     if len(amounts) != len(axes):
-        raise ArgumentValueError(f"roll: shifts {shift} do not go with axes {axis}.")
+        raise ArgumentValueError(
+            f"roll: shifts {shift} do not go with axes {axis}.",
+            advice="Give one shift, or one for each axis.",
+        )
     for amount, where in zip(amounts, axes, strict=True):
         a = _roll(a, amount, where)
     return a
@@ -248,11 +263,17 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     x = _array("pad", array)
     widths = _pairs("pad_width", pad_width, x.ndim)
     if any(n < 0 for pair in widths for n in pair):
-        raise ArgumentValueError(f"pad: widths must not be negative: {pad_width}.")
+        raise ArgumentValueError(
+            f"pad: widths must not be negative: {pad_width}.",
+            advice="Slice the array to make it smaller.",
+        )
     if mode in ("constant", "empty"):
         values = kwargs.pop("constant_values", 0) if mode == "constant" else 0
         if kwargs:
-            raise ArgumentError(f"pad: unknown arguments {sorted(kwargs)} for mode {mode!r}.")
+            raise ArgumentError(
+                f"pad: unknown arguments {sorted(kwargs)} for mode {mode!r}.",
+                advice="'constant' takes constant_values; 'empty' takes none.",
+            )
         return _pad_constant(x, widths, values)
     if mode not in ("edge", "reflect", "symmetric", "wrap"):
         raise UnsupportedError(
@@ -288,7 +309,10 @@ def _pairs(what: str, given: Any, ndim: int) -> list[tuple[Any, Any]]:
             return wide * ndim
         if len(wide) == ndim:
             return wide
-    raise ArgumentValueError(f"pad: {what} {given} does not give (before, after) for {ndim} axes.")
+    raise ArgumentValueError(
+        f"pad: {what} {given} does not give (before, after) for {ndim} axes.",
+        advice="Write a number, (before, after), or a pair for each axis.",
+    )
 
 
 def _pad_constant(x: Any, widths: Any, values: Any) -> Any:
@@ -309,7 +333,9 @@ def _pad_constant(x: Any, widths: Any, values: Any) -> Any:
 def _scalars(x: Any, pair: tuple[Any, Any]) -> list[Any]:
     found = [convert(v, x.dtype, x.weak_type) for v in arrays("pad", *pair)]
     if any(v.ndim for v in found):
-        raise ShapeError("pad: constant_values are numbers.")
+        raise ShapeError(
+            "pad: constant_values are numbers.", advice="Use concatenate to put arrays around it."
+        )
     return found
 
 

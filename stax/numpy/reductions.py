@@ -212,10 +212,10 @@ def std(
     refuse_out("std", out)
     a = array("std", a)
     wanted, wide = _inexact_types(a, dtype)
+    x = convert(a, wide)
     squared = var(
-        convert(a, wide), axis, ddof=ddof, keepdims=keepdims, where=where, mean=mean,
-        correction=correction,
-    )  # fmt: skip
+        x, axis, ddof=ddof, keepdims=keepdims, where=where, mean=mean, correction=correction
+    )
     return convert(ops.sqrt(squared), wanted)
 
 
@@ -319,7 +319,10 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 def _place(name: str, op: Function, a: Any, axis: int | None, keepdims: bool | None) -> Any:
     a = array(name, a)
     if axis is not None and not isinstance(axis, int | np.integer):
-        raise ArgumentError(f"{name}: axis is an integer or None, not {type(axis).__name__}.")
+        raise ArgumentError(
+            f"{name}: axis is an integer or None, not {type(axis).__name__}.",
+            advice="Reshape the array to merge axes first.",
+        )
     if axis is None:
         found = op(reshape(a, (-1,)), 0, types.int_dtype())
         return reshape(found, (1,) * a.ndim) if keepdims else found
@@ -384,7 +387,10 @@ def _array_api(
 ) -> Any:
     x = array(name, x)
     if axis is None and x.ndim != 1:
-        raise ArgumentValueError(f"{name}: {x.type} has not one axis, so axis must be named.")
+        raise ArgumentValueError(
+            f"{name}: {x.type} has not one axis, so axis must be named.",
+            advice="Flatten it first, or name axis=.",
+        )
     axis = canonical_axis(0 if axis is None else axis, x.ndim)
     if dtype is None and run is cumsum:  # JAX promotes narrow integers in sums only
         dtype = _accumulating(x.dtype)

@@ -14,7 +14,7 @@ import numpy as np
 
 from stax import types
 from stax.array import asarray
-from stax.errors import ArgumentValueError
+from stax.errors import ArgumentError, ArgumentValueError
 from stax.extent import product
 from stax.numpy.arguments import Axis, array, inexact, refuse_out
 from stax.numpy.elementwise import where as choose
@@ -35,6 +35,16 @@ def _along(name: str, a: Any, axis: int | None) -> tuple[Any, int]:
     return a, canonical_axis(axis, a.ndim)
 
 
+def _refuse_options(name: str, kind: Any, order: Any) -> None:
+    """Raise for arguments of NumPy's that JAX refuses too."""
+    if kind is not None:
+        raise ArgumentError(f"{name}: kind is not supported.", advice="Use stable=True or False.")
+    if order is not None:
+        raise ArgumentError(
+            f"{name}: order is not supported: arrays have no fields.", advice="Use lexsort."
+        )
+
+
 def sort(
     a: Any,
     axis: int | None = -1,
@@ -45,6 +55,7 @@ def sort(
     descending: bool = False,
 ) -> Any:
     """Return `a` sorted along `axis` (flattened if None), NaN last."""
+    _refuse_options("sort", kind, order)
     a, where = _along("sort", a, axis)
     result = sorts.sort(a, where, is_stable=stable)
     return rev(result, where) if descending else result
@@ -61,9 +72,10 @@ def argsort(
     dtype: Any = None,
 ) -> Any:
     """Return the places from which a sort along `axis` takes its elements, stably."""
+    _refuse_options("argsort", kind, order)
     a, where = _along("argsort", a, axis)
-    kind_ = types.int_dtype() if dtype is None else types.check_dtype(dtype)
-    return convert(places(a, where, descending), kind_)
+    wanted = types.int_dtype() if dtype is None else types.check_dtype(dtype)
+    return convert(places(a, where, descending), wanted)
 
 
 def places(a: Any, axis: int, descending: bool = False) -> Any:
@@ -83,13 +95,28 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 
 
 def partition(a: Any, kth: int, axis: int = -1) -> Any:
-    """Return `a` with element number `kth` in its sorted place, smaller ones before it."""
+    """Return `a` with element number `kth` in its sorted place, smaller ones before it.
+
+    All elements are sorted, which is one such order.
+    """
+    _check_kth("partition", a, kth, axis)
     return sort(a, axis)
 
 
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
-    """Return places that partition `a` at `kth`."""
+    """Return places that partition `a` at `kth`: those that sort it."""
+    _check_kth("argpartition", a, kth, axis)
     return argsort(a, axis)
+
+
+def _check_kth(name: str, a: Any, kth: int, axis: int) -> None:
+    a, where = _along(name, a, axis)
+    length = a.shape[where]
+    if not -length <= kth < length:
+        raise ArgumentValueError(
+            f"{name}: there is no element number {kth} along an axis of length {length}.",
+            advice="kth counts from 0, or from the end if negative.",
+        )
 
 
 def searchsorted(
@@ -97,13 +124,17 @@ def searchsorted(
 ) -> Any:
     """Return where each element of `v` would be inserted into the sorted vector `a`.
 
-    "left" is before equal elements, "right" after them; NaN comes last.
+    "left" is before equal elements, "right" after them; NaN comes last.  `method` names JAX's ways
+    to search and changes nothing: this is a binary search, unrolled.
     """
     if side not in ("left", "right"):
         raise ArgumentValueError(f"searchsorted: side is 'left' or 'right', not {side!r}.")
     a, v = array("searchsorted", a), array("searchsorted", v)
     if a.ndim != 1:
-        raise ArgumentValueError(f"searchsorted: a must be a vector, got {a.type}.")
+        raise ArgumentValueError(
+            f"searchsorted: a must be a vector, got {a.type}.",
+            advice="Use vmap to search in several vectors.",
+        )
     a = a if sorter is None else take(a, sorter)
     dtype = types.promote(types.ArrayType(a.dtype, ()), types.ArrayType(v.dtype, ()))[0]
     a, v = convert(a, dtype), convert(v, dtype)
@@ -129,10 +160,16 @@ def _before(element: Any, v: Any, side: str) -> Any:
 
 
 def digitize(x: Any, bins: Any, right: bool = False, *, method: Any = None) -> Any:
-    """Return the number of the bin that each element of `x` is in; `bins` rise or fall."""
+    """Return the number of the bin that each element of `x` is in; `bins` rise or fall.
+
+    `method` is that of `searchsorted`.
+    """
     x, bins = array("digitize", x), array("digitize", bins)
     if bins.ndim != 1:
-        raise ArgumentValueError(f"digitize: bins must be a vector, got {bins.type}.")
+        raise ArgumentValueError(
+            f"digitize: bins must be a vector, got {bins.type}.",
+            advice="Use vmap for several sets of bins.",
+        )
     side = "left" if right else "right"
     if bins.shape[0] < 2:
         return searchsorted(bins, x, side)
@@ -156,20 +193,40 @@ def quantile(
 ) -> Any:
     """Return the `q`-th quantiles (q between 0 and 1) over `axis`; the axes of `q` come first.
 
-    Methods are "linear", "lower", "higher", "midpoint" and "nearest".
+    Methods are "linear", "lower", "higher", "midpoint" and "nearest"; `overwrite_input` is accepted
+    and changes nothing.
     """
     refuse_out("quantile", out)
-    a, q = inexact("quantile", a), inexact("quantile", q)
+    return _over_axes("quantile", _quantiles, a, q, axis, method, keepdims)
+
+
+_METHODS = {"linear", "lower", "higher", "midpoint", "nearest"}
+
+
+def _over_axes(
+    name: str,
+    along_last: Callable[..., Any],
+    a: Any,
+    q: Any,
+    axis: Axis,
+    method: str,
+    keepdims: bool,
+) -> Any:
+    """Return the quantiles over `axis` by a function that finds them along the last axis."""
+    a, q = inexact(name, a), inexact(name, q)
     if method not in _METHODS:
-        raise ArgumentValueError(f"quantile: method {method!r} is not one of {sorted(_METHODS)}.")
+        raise ArgumentValueError(f"{name}: method {method!r} is not one of {sorted(_METHODS)}.")
     axes = canonical_axes(axis, a.ndim)
-    result = _quantiles(_merged(a, axes), q, method)
+    result = along_last(_merged(a, axes), q, method)
     if keepdims and axes:
         result = expand_dims(result, [i + q.ndim for i in axes])
     return convert(result, a.dtype)
 
 
-_METHODS = {"linear", "lower", "higher", "midpoint", "nearest"}
+def _share(name: str, percent: Any) -> Any:
+    """Return percent as a share of 1."""
+    percent = inexact(name, percent)
+    return ops.div(percent, like(percent, 100))
 
 
 def _merged(a: Any, axes: tuple[int, ...]) -> Any:
@@ -224,8 +281,7 @@ def percentile(
     keepdims: bool = False,
 ) -> Any:
     """Return the `q`-th percentiles (q between 0 and 100) over `axis`."""
-    share = ops.div(inexact("percentile", q), like(inexact("percentile", q), 100))
-    return quantile(a, share, axis, out, overwrite_input, method, keepdims)
+    return quantile(a, _share("percentile", q), axis, out, overwrite_input, method, keepdims)
 
 
 def median(
@@ -250,14 +306,7 @@ def nanquantile(
 ) -> Any:
     """Return the quantiles over `axis` of the elements that are not NaN; NaN if there is none."""
     refuse_out("nanquantile", out)
-    a, q = inexact("nanquantile", a), inexact("nanquantile", q)
-    if method not in _METHODS:
-        raise ArgumentValueError(f"nanquantile: {method!r} is not one of {sorted(_METHODS)}.")
-    axes = canonical_axes(axis, a.ndim)
-    result = _present_quantiles(_merged(a, axes), q, method)
-    if keepdims and axes:
-        result = expand_dims(result, [i + q.ndim for i in axes])
-    return convert(result, a.dtype)
+    return _over_axes("nanquantile", _present_quantiles, a, q, axis, method, keepdims)
 
 
 def _present_quantiles(a: Any, q: Any, method: str) -> Any:
@@ -287,7 +336,7 @@ def nanpercentile(
     keepdims: bool = False,
 ) -> Any:
     """Return the percentiles over `axis` of the elements that are not NaN."""
-    share = ops.div(inexact("nanpercentile", q), like(inexact("nanpercentile", q), 100))
+    share = _share("nanpercentile", q)
     return nanquantile(a, share, axis, out, overwrite_input, method, keepdims)
 
 
@@ -319,30 +368,34 @@ def unique(
 ) -> Any:
     """Return the sorted distinct elements of a concrete array; with `size`, so many of them.
 
-    Missing ones are filled with `fill_value`, or the smallest.
+    Missing ones are filled with `fill_value`, or the smallest.  `sorted` is accepted and changes
+    nothing.
     """
     values = np.asarray(array("unique", ar))
     find: Any = np.unique
     found = find(values, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
     parts = list(found) if isinstance(found, tuple) else [found]
     if size is not None:
-        parts = [_resized(p, size, fill_value if i == 0 else 0, 0 if axis is None or i else axis)
-                 if not (return_inverse and i == 1 + return_index) else p
-                 for i, p in enumerate(parts)]  # fmt: skip
+        inverse = 1 + return_index if return_inverse else None  # as many as elements of `ar`
+        parts[0] = _resized(parts[0], size, fill_value, axis or 0)
+        parts[1:] = [
+            p if i == inverse else _resized(p, size, 0, 0) for i, p in enumerate(parts[1:], 1)
+        ]
     result = [asarray(p if i == 0 else p.astype(types.int_dtype())) for i, p in enumerate(parts)]
     return tuple(result) if len(result) > 1 else result[0]
 
 
 def _resized(values: np.ndarray, size: int, fill: Any, axis: int) -> np.ndarray:
+    """Return the first `size` of `values`, with `fill` (None: the first one) for missing ones."""
     kept = np.take(values, range(min(size, values.shape[axis])), axis)
     missing = size - kept.shape[axis]
     if missing <= 0:
         return kept
-    filler = (
-        np.take(values, [0], axis)
-        if fill is None
-        else np.full_like(np.take(values, [0], axis), fill)
-    )
+    if fill is None and values.shape[axis]:
+        filler = np.take(values, [0], axis)
+    else:
+        shape = [1 if a == axis else n for a, n in enumerate(values.shape)]
+        filler = np.full(shape, fill or 0, values.dtype)
     return np.concatenate([kept, np.repeat(filler, missing, axis)], axis)
 
 
@@ -354,7 +407,10 @@ def isin(
     *,
     method: str = "auto",
 ) -> Any:
-    """Return whether each element is among `test_elements`."""
+    """Return whether each element is among `test_elements`, or is not if `invert`.
+
+    `assume_unique` and `method` are accepted and change nothing: every pair is compared.
+    """
     element, tests = array("isin", element), array("isin", test_elements)
     element, tests = expand_dims(element, element.ndim), reshape(tests, (-1,))
     element, tests = promote_operands("isin", element, tests)
@@ -368,10 +424,31 @@ def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = No
     return asarray(both if size is None else _resized(both, size, fill_value, 0))
 
 
-def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """Return the sorted distinct elements that two concrete arrays share."""
+def intersect1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    return_indices: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """Return the sorted distinct elements that two concrete arrays share; with `size`, so many.
+
+    With `return_indices`, also their first places in each array.  Missing elements are filled with
+    `fill_value` or the smallest, missing places with one that is out of bounds.
+    """
     first, second = (np.asarray(array("intersect1d", x)) for x in (ar1, ar2))
-    return asarray(np.intersect1d(first, second, assume_unique))
+    found: tuple[np.ndarray, ...] = np.intersect1d(
+        first, second, assume_unique, return_indices=True
+    )
+    if size is not None:
+        fills = (fill_value, first.size, second.size)
+        found = tuple(_resized(x, size, fill, 0) for x, fill in zip(found, fills, strict=True))
+    shared, *spots = found
+    if not return_indices:
+        return asarray(shared)
+    return asarray(shared), *(asarray(p.astype(types.int_dtype())) for p in spots)
 
 
 def setdiff1d(

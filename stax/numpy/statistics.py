@@ -59,7 +59,8 @@ def average(
     if weights.ndim != a.ndim:
         if weights.ndim != 1 or not isinstance(axis, int):
             raise ShapeError(
-                f"average: weights {weights.type} do not go with {a.type} and {axis=}."
+                f"average: weights {weights.type} do not go with {a.type} and {axis=}.",
+                advice="Give weights of the array's shape, or a vector and its axis.",
             )
         weights = broadcast_in_dim(weights, a.shape, (canonical_axis(axis, a.ndim),))
     a, weights = inexact_operands("average", a, weights)
@@ -264,7 +265,10 @@ def cov(
 def _variables(x: Any, rowvar: bool) -> Any:
     x = inexact("cov", x)
     if x.ndim > 2:
-        raise ArgumentValueError(f"cov takes at most two axes, not {x.type}.")
+        raise ArgumentValueError(
+            f"cov takes at most two axes, not {x.type}.",
+            advice="Flatten the observations into one axis.",
+        )
     x = expand_dims(x, range(2 - x.ndim)) if x.ndim < 2 else x
     return x if rowvar or x.shape[0] == 1 else transpose(x)
 
@@ -341,7 +345,10 @@ def interp(
     x, xp, fp = (inexact("interp", v) for v in (x, xp, fp))
     x, xp, fp = promoted("interp", [x, xp, fp])
     if xp.ndim != 1 or fp.ndim != 1 or xp.shape != fp.shape:
-        raise ArgumentValueError(f"interp: {xp.type} and {fp.type} are not vectors of one length.")
+        raise ArgumentValueError(
+            f"interp: {xp.type} and {fp.type} are not vectors of one length.",
+            advice="Give one value in fp for each point in xp.",
+        )
     last = xp.shape[0] - 1
     after = searchsorted(xp, x, "right")
     after = ops.minimum(ops.maximum(after, like(after, 1)), like(after, max(last, 1)))
@@ -370,7 +377,10 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     """
     x = array("bincount", x)
     if x.ndim != 1 or not types.is_integer(x.dtype):
-        raise ArgumentValueError(f"bincount takes a vector of integers, not {x.type}.")
+        raise ArgumentValueError(
+            f"bincount takes a vector of integers, not {x.type}.",
+            advice="Flatten it with ravel(), or convert it to an integer dtype.",
+        )
     if length is None:
         length = max(minlength, int(reductions.max(x)) + 1 if x.size else 0)
     x = ops.maximum(x, like(x, 0))
@@ -429,7 +439,8 @@ def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = 
     steps = steps * len(axes) if len(steps) == 1 else steps
     if len(steps) != len(axes):
         raise ArgumentValueError(
-            f"gradient: {len(steps)} spacings do not go with {len(axes)} axes."
+            f"gradient: {len(steps)} spacings do not go with {len(axes)} axes.",
+            advice="Give one spacing, or one for each axis.",
         )
     found = [_slopes(f, step, i) for step, i in zip(steps, axes, strict=True)]
     return found[0] if len(found) == 1 else found
@@ -442,7 +453,10 @@ def _slopes(f: Any, step: Any, axis: int) -> Any:
             "gradient: coordinates are not supported as spacings.", advice="Spacings are numbers."
         )
     if n < 2:
-        raise ArgumentValueError("gradient takes at least two elements along an axis.")
+        raise ArgumentValueError(
+            "gradient takes at least two elements along an axis.",
+            advice="Leave the axis out with axis=.",
+        )
     first = subtract(sliced(f, 1, 2, axis), sliced(f, 0, 1, axis))
     last = subtract(sliced(f, n - 1, n, axis), sliced(f, n - 2, n - 1, axis))
     inner = multiply(subtract(sliced(f, 2, n, axis), sliced(f, 0, n - 2, axis)), 0.5)

@@ -84,7 +84,10 @@ def parse(x: Any, index: Any) -> tuple[Any, Parsed]:
         )
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
-        raise IndexingError("an index can have one ellipsis ('...'), not more.")
+        raise IndexingError(
+            "an index can have one ellipsis ('...'), not more.",
+            advice="Write ':' for the other axes.",
+        )
     picks = [i for i, item in enumerate(items) if _is_pick(item)]
     together = not picks or picks[-1] - picks[0] == len(picks) - 1
     at = dots[0] if dots else len(items)
@@ -124,7 +127,8 @@ def _place(item: Any, shape: Shape, axis: int) -> Any:
     if not same_shape((item.length,), (shape[axis],)):
         raise IndexingError(
             "a mask must have the shape of what it indexes: its axis of length "
-            f"{item.length} meets axis {axis} of {shape}."
+            f"{item.length} meets axis {axis} of {shape}.",
+            advice="Broadcast the mask first, or index the axis that it is for.",
         )
     return item.positions
 
@@ -200,7 +204,9 @@ def _positions(mask: Any) -> list[Any]:
 def _range(part: slice, n: Dimension) -> Range:
     start, stop, step = _static(part.start), _static(part.stop), _static(part.step)
     if isinstance(step, int) and step == 0:
-        raise ArgumentValueError("the step of a slice cannot be zero.")
+        raise ArgumentValueError(
+            "the step of a slice cannot be zero.", advice="A step of 1 takes every element."
+        )
     if isinstance(n, Extent):
         return _symbolic_range(start, stop, step, n)
     start, stop, step = slice(start, stop, step).indices(n)
@@ -240,7 +246,9 @@ def _static(bound: Any) -> Any:
     try:
         return bound.__index__()
     except AttributeError:
-        raise ArgumentError(f"the ends of a slice are integers, not {bound!r}.") from None
+        raise ArgumentError(
+            f"the ends of a slice are integers, not {bound!r}.", advice="Convert them with int()."
+        ) from None
     except TracerIntegerConversionError as error:
         raise IndexingError(
             "the ends of a slice must be known while tracing: they set the shape of the result.",

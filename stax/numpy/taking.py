@@ -28,7 +28,10 @@ def _indices(name: str, indices: Any) -> Any:
     """Return indices as an array of at least 32 bits, in which every length fits."""
     found = array(name, indices)
     if not types.is_integer(found.dtype):
-        raise DTypeError(f"{name}: indices must be integers, got {found.type}.")
+        raise DTypeError(
+            f"{name}: indices must be integers, got {found.type}.",
+            advice="Convert them with astype(int).",
+        )
     narrow = found.dtype.itemsize < 4
     return convert(found, types.int32) if narrow else found
 
@@ -45,7 +48,8 @@ def take(
 ) -> Any:
     """Return the elements of `a` at `indices` along `axis`, or of the flattened array.
 
-    The axes of `indices` take the place of `axis`.
+    The axes of `indices` take the place of `axis`.  `indices_are_sorted` is accepted and changes
+    nothing.
     """
     refuse_out("take", out)
     a, indices = array("take", a), _indices("take", indices)
@@ -66,7 +70,9 @@ def take(
 def _wrapped(indices: Any, length: Any, mode: Any) -> tuple[Any, Any]:
     """Return places within an axis, as far as `mode` brings them there, and the gather's mode."""
     if isinstance(length, int) and length == 0 and indices.size:
-        raise ArgumentValueError("take: there is nothing to take from an empty axis.")
+        raise ArgumentValueError(
+            "take: there is nothing to take from an empty axis.", advice="Test the length first."
+        )
     if mode == "wrap":
         return convert(remainder(indices, length), indices.dtype), "clip"
     if mode == "raise":
@@ -94,11 +100,15 @@ def take_along_axis(
     arr, indices = array("take_along_axis", arr), _indices("take_along_axis", indices)
     if axis is None:
         if indices.ndim != 1:
-            raise ArgumentValueError("take_along_axis: with axis=None indices have one axis.")
+            raise ArgumentValueError(
+                "take_along_axis: with axis=None indices have one axis.",
+                advice="Flatten the indices, or name the axis.",
+            )
         arr, axis = reshape(arr, (-1,)), 0
     if arr.ndim != indices.ndim:
         raise ArgumentValueError(
-            f"take_along_axis: {arr.type} and indices {indices.type} differ in their axes."
+            f"take_along_axis: {arr.type} and indices {indices.type} differ in their axes.",
+            advice="Add axes to the indices with expand_dims.",
         )
     axis = canonical_axis(axis, arr.ndim)
     others = tuple(i for i in range(arr.ndim) if i != axis)
@@ -121,10 +131,15 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Return diagonal number `offset` of the matrices in two axes, along a new last axis."""
     a = array("diagonal", a)
     if a.ndim < 2:
-        raise ArgumentValueError(f"diagonal takes an array with at least two axes, not {a.type}.")
+        raise ArgumentValueError(
+            f"diagonal takes an array with at least two axes, not {a.type}.",
+            advice="Use diag for a matrix made of a vector.",
+        )
     first, second = canonical_axis(axis1, a.ndim), canonical_axis(axis2, a.ndim)
     if first == second:
-        raise ArgumentValueError("diagonal: axis1 and axis2 are the same.")
+        raise ArgumentValueError(
+            "diagonal: axis1 and axis2 are the same.", advice="A matrix lies in two different axes."
+        )
     a = move_axis(move_axis(a, first, -1), second - (first < second), -1)
     *rest, rows, columns = a.shape
     start_row, start_column = min(rows, max(0, -offset)), min(columns, max(0, offset))
@@ -143,7 +158,10 @@ def diag(v: Any, k: int = 0) -> Any:
     if v.ndim == 2:
         return diagonal(v, k)
     if v.ndim != 1:
-        raise ArgumentValueError(f"diag takes a vector or a matrix, not {v.type}.")
+        raise ArgumentValueError(
+            f"diag takes a vector or a matrix, not {v.type}.",
+            advice="Use diagonal for matrices in two axes, diagflat to flatten first.",
+        )
     size = v.shape[0] + abs(k)
     before = max(0, k)
     row = pad(v, _zero(v), [(before, size - before - v.shape[0], 0)])
@@ -210,5 +228,8 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     """Return `diag_indices` for the shape of an array whose axes have one length."""
     if len(set(arr.shape)) > 1:
-        raise ShapeError(f"diag_indices_from: the axes of {arr.shape} differ in length.")
+        raise ShapeError(
+            f"diag_indices_from: the axes of {arr.shape} differ in length.",
+            advice="Only arrays whose axes have one length have this diagonal.",
+        )
     return diag_indices(arr.shape[0], len(arr.shape))

@@ -1,4 +1,4 @@
-"""Functions that apply a Python function along axes, by `vmap`."""
+"""Functions that apply a Python function along axes: each is a `vmap` for every axis it maps."""
 
 from __future__ import annotations
 
@@ -91,14 +91,18 @@ def _cores(signature: str | None, count: int) -> list[int]:
     cores = [len([n for n in part.split(",") if n]) for part in _CORE.findall(left)]
     if len(cores) != count:
         raise ArgumentValueError(
-            f"vectorize: signature {signature!r} does not describe {count} arguments."
+            f"vectorize: signature {signature!r} does not describe {count} arguments.",
+            advice="Write a parenthesis for each argument, as in '(n),(n)->()'.",
         )
     return cores
 
 
 def _lead(x: Any, core: int) -> tuple[Any, ...]:
     if x.ndim < core:
-        raise ArgumentError(f"vectorize: {x.type} has fewer than the {core} axes of the signature.")
+        raise ArgumentError(
+            f"vectorize: {x.type} has fewer than the {core} axes of the signature.",
+            advice="Add axes, or change the signature.",
+        )
     return tuple(x.shape[: x.ndim - core])
 
 

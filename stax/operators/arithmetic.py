@@ -213,7 +213,10 @@ def floor_divide(x: Any, y: Any, /) -> Any:
     """Return the quotient rounded towards minus infinity."""
     x, y = promote_operands("floor_divide", x, y, to=_numeric)
     if types.is_complex(x.dtype):
-        raise DTypeError("floor_divide: complex numbers have no order to round by.")
+        raise DTypeError(
+            "floor_divide: complex numbers have no order to round by.",
+            advice="Divide with /, or take real parts.",
+        )
     if not types.is_integer(x.dtype):
         return _float_divmod(x, y)[0]
     quotient = ops.div(x, y)

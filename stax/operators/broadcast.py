@@ -167,7 +167,10 @@ class Reduction(Op):
         if self.axes and not 0 <= self.axes[0] <= self.axes[-1] < x.ndim:
             raise ShapeError(f"{self.name}: axes {self.axes} are out of range for {x}.")
         if not self.accepts(x.dtype):
-            raise DTypeError(f"{self.name} does not accept {types.SHORT_NAMES[x.dtype]}.")
+            raise DTypeError(
+                f"{self.name} does not accept {types.SHORT_NAMES[x.dtype]}.",
+                advice="Convert with astype.",
+            )
         return x.with_shape(tuple(x.shape[a] for a in self.kept(x.ndim)))
 
     def evaluate(self, *arrays: np.ndarray) -> np.ndarray:

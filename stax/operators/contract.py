@@ -86,7 +86,8 @@ class DotGeneral(Op):
         if any(len(a) != len(b) for a, b in (self.contracting, self.batching)):
             raise ShapeError(
                 f"dot_general: contracted axes {self.contracting} and batch axes "
-                f"{self.batching} must come in pairs."
+                f"{self.batching} must come in pairs.",
+                advice="Name as many axes of one operand as of the other.",
             )
 
     def free(self, lhs_ndim: int, rhs_ndim: int) -> _Free:
@@ -316,7 +317,10 @@ def _pair_leading(x: Sequence[Dimension], y: Sequence[Dimension], leads: int) ->
             plan.y_batch.append(len(plan.both) + len(plan.y_free))
             plan.both.append(i)
         else:
-            raise ShapeError(f"matmul: leading axes {tuple(x)} and {tuple(y)} do not broadcast.")
+            raise ShapeError(
+                f"matmul: leading axes {tuple(x)} and {tuple(y)} do not broadcast.",
+                advice="Leading axes must be equal, or one of them 1.",
+            )
     return plan
 
 
@@ -332,11 +336,15 @@ def tensordot(
     if isinstance(axes, int | np.integer):
         if not 0 <= axes <= min(x.ndim, y.ndim):
             raise ArgumentValueError(
-                f"tensordot: cannot sum over {axes} axes of {x.type} and {y.type}."
+                f"tensordot: cannot sum over {axes} axes of {x.type} and {y.type}.",
+                advice="There are not so many axes in both.",
             )
         pairs: Any = (range(x.ndim - axes, x.ndim), range(axes))
     else:
         pairs = tuple((a,) if isinstance(a, int | np.integer) else tuple(a) for a in axes)
     if len(pairs) != 2 or len(pairs[0]) != len(pairs[1]):
-        raise ArgumentValueError(f"tensordot: axes {axes} do not come in pairs.")
+        raise ArgumentValueError(
+            f"tensordot: axes {axes} do not come in pairs.",
+            advice="Name as many axes of one operand as of the other.",
+        )
     return dot_general(x, y, (pairs, ((), ())), precision, preferred_element_type)

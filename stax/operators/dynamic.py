@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stax.errors import ArgumentError, DTypeError, ShapeError
+from stax.errors import ArgumentError, ArgumentValueError, DTypeError, ShapeError
 from stax.extent import Dimension, Extent
 from stax.op import Batch, Linear, Op
 from stax.operators.broadcast import broadcast_to, lead_all
@@ -128,7 +128,10 @@ class DynamicUpdateSlice(Op):
         x, update, *starts = operands
         check_starts(self.name, x, starts)
         if update.dtype != x.dtype:
-            raise DTypeError(f"dynamic_update_slice: {x} and the update {update} differ in dtype.")
+            raise DTypeError(
+                f"dynamic_update_slice: {x} and the update {update} differ in dtype.",
+                advice="Convert the update with astype.",
+            )
         check_sizes(self.name, x, update.shape)
         return ArrayType(x.dtype, x.shape, x.weak and update.weak)
 
@@ -184,12 +187,21 @@ class DynamicUpdateSlice(Op):
         return kernel.apply("select", inside, update(tuple(places), mask=inside), x(index))
 
 
-def _all_from_start(x: Any, starts: Sequence[Any]) -> list[Any]:
-    """Return the starts of a slice of `x` with negative ones counted from the end, as in NumPy."""
+def _all_from_start(x: Any, starts: Sequence[Any], wraps: bool | Sequence[bool]) -> list[Any]:
+    """Return the starts of a slice of `x`, negative ones counted from the end where it `wraps`."""
     shape = type_of(x).shape
     if len(starts) != len(shape):
-        raise ArgumentError(f"{type_of(x)} needs {len(shape)} starts, got {len(starts)}.")
-    return [from_start(start, n) for start, n in zip(starts, shape, strict=True)]
+        raise ArgumentError(
+            f"{type_of(x)} needs {len(shape)} starts, got {len(starts)}.",
+            advice="Give one start for each axis.",
+        )
+    marks = [wraps] * len(shape) if isinstance(wraps, bool) else wraps
+    if any(not w and is_static(s) and s < 0 for s, w in zip(starts, marks, strict=True)):
+        raise ArgumentValueError(
+            f"the starts {tuple(starts)} of a slice are negative where that is not allowed.",
+            advice="Count them from the start, or allow negative indices.",
+        )
+    return [from_start(s, n) if w else s for s, n, w in zip(starts, shape, marks, strict=True)]
 
 
 def from_start(place: Any, n: Dimension) -> Any:
@@ -220,13 +232,15 @@ def is_static(place: Any) -> bool:
     return isinstance(place, int | np.integer) and not isinstance(place, bool)
 
 
-def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[Any]) -> Any:
+def dynamic_slice(
+    x: Any, starts: Sequence[Any], sizes: Sequence[Any], wraps: bool | Sequence[bool] = True
+) -> Any:
     """Return the part of `x` of shape `sizes` at `starts`, moved so that it lies within.
 
-    A negative start counts from the end.
+    A negative start counts from the end along the axes that `wraps` marks.
     """
     shape, wanted = type_of(x).shape, canonical_shape(sizes)
-    begin = _all_from_start(x, starts)
+    begin = _all_from_start(x, starts, wraps)
     if all(map(is_static, begin)) and all(isinstance(n, int) for n in (*shape, *wanted)):
         check_sizes("dynamic_slice", type_of(x), wanted)
         places = clamped(begin, wanted, shape)  # type: ignore[arg-type]
@@ -234,8 +248,13 @@ def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Sequence[Any]) -> Any:
     return bind(DynamicSlice(wanted), x, *begin)
 
 
-def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Any:
-    """Return `x` with the part at `starts` replaced by `update`, moved so that it lies within."""
+def dynamic_update_slice(
+    x: Any, update: Any, starts: Sequence[Any], wraps: bool | Sequence[bool] = True
+) -> Any:
+    """Return `x` with the part at `starts` replaced by `update`, moved so that it lies within.
+
+    A negative start counts from the end along the axes that `wraps` marks.
+    """
     if is_array(update) and type_of(update) is type_of(x):
         return update
-    return bind(DynamicUpdateSlice(), x, update, *_all_from_start(x, starts))
+    return bind(DynamicUpdateSlice(), x, update, *_all_from_start(x, starts, wraps))

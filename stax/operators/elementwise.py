@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-import ml_dtypes  # noqa: F401  (registers bfloat16 with NumPy's functions)
 import numpy as np
 import scipy.special
 
@@ -281,7 +280,7 @@ maximum = elementwise("maximum", _first_of_equals(np.maximum, np.greater_equal),
 minimum = elementwise("minimum", _first_of_equals(np.minimum, np.less_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_numeric)
 
 abs_  = elementwise("abs",   np.abs,      lambda t, y, x: mul(t, _abs_slope(x)), accepts=is_number)
-sign  = elementwise("sign",  np.sign,     None, accepts=is_number)
+sign  = elementwise("sign",  _in_float32(np.sign), None, accepts=is_number)
 floor = elementwise("floor", np.floor,    None, accepts=is_float)
 ceil  = elementwise("ceil",  np.ceil,     None, accepts=is_float)
 trunc = elementwise("trunc", np.trunc,    None, accepts=is_float)
@@ -343,9 +342,15 @@ class Select(Op):
         condition, x, y = operands
         check_same(self.name, (x, y))
         if not is_bool(condition.dtype):
-            raise DTypeError(f"select: the condition must be bool, got {condition}.")
+            raise DTypeError(
+                f"select: the condition must be bool, got {condition}.",
+                advice="Compare it with something: x != 0.",
+            )
         if not same_shape(condition.shape, x.shape):
-            raise ShapeError(f"select: condition {condition} and operands {x} differ in shape.")
+            raise ShapeError(
+                f"select: condition {condition} and operands {x} differ in shape.",
+                advice="stax.numpy.where broadcasts by itself.",
+            )
         return ArrayType(x.dtype, x.shape, x.weak and y.weak)
 
     def evaluate(self, *arrays: np.ndarray) -> Any:

@@ -114,7 +114,10 @@ class Window(NamedTuple):
     def check(self, name: str, operand: ArrayType, indices: ArrayType, ndim: int) -> None:
         """Raise unless the numbers fit an operand, indices and windows with `ndim` axes."""
         if not types.is_integer(indices.dtype):
-            raise DTypeError(f"{name}: indices must be integers, got {indices}.")
+            raise DTypeError(
+                f"{name}: indices must be integers, got {indices}.",
+                advice="Convert them with astype(int).",
+            )
         if not indices.ndim or not same_shape(indices.shape[-1:], (len(self.starts),)):
             raise ShapeError(
                 f"{name}: the last axis of the indices {indices} must hold "
@@ -341,7 +344,10 @@ class Scatter(Op):
         window, name = self.window, f"scatter_{self.kind}"
         window.check(name, operand, indices, updates.ndim)
         if updates.dtype != operand.dtype or not KINDS[self.kind].accepts(operand.dtype):
-            raise DTypeError(f"{name} does not accept updates {updates} for {operand}.")
+            raise DTypeError(
+                f"{name} does not accept updates {updates} for {operand}.",
+                advice="Updates have the operand's dtype; convert with astype.",
+            )
         outer = tuple(updates.shape[a] for a in window.outer(updates.ndim))
         if not same_shape(outer, indices.shape[:-1]):
             raise ShapeError(

@@ -141,7 +141,10 @@ class Pad(LinearOp):
     def abstract_eval(self, *operands: ArrayType) -> ArrayType:
         x, value = operands
         if value.dtype != x.dtype or value.shape:
-            raise DTypeError(f"pad: the padding of {x} must be a scalar of its dtype, not {value}.")
+            raise DTypeError(
+                f"pad: the padding of {x} must be a scalar of its dtype, not {value}.",
+                advice="Convert the padding with astype.",
+            )
         if len(self.config) != x.ndim or any(interior < 0 for _, _, interior in self.config):
             raise ShapeError(
                 f"pad: {self.config} does not give (low, high, interior) for each axis of {x}, "
@@ -152,7 +155,10 @@ class Pad(LinearOp):
             for n, (low, high, interior) in zip(x.shape, self.config, strict=True)
         )
         if any(isinstance(n, int) and n < 0 for n in shape):
-            raise ShapeError(f"pad: {self.config} cuts more from {x} than there is.")
+            raise ShapeError(
+                f"pad: {self.config} cuts more from {x} than there is.",
+                advice="Cut at most the length of the axis.",
+            )
         return ArrayType(x.dtype, shape, x.weak and value.weak)
 
     def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
@@ -357,7 +363,9 @@ class Concatenate(LinearOp):
 def concatenate(arrays: Sequence[Any], axis: int = 0) -> Any:
     """Return `arrays`, which are of one dtype, joined along `axis`."""
     if not arrays:
-        raise ArgumentError("concatenate needs at least one array.")
+        raise ArgumentError(
+            "concatenate needs at least one array.", advice="Pass a list that is not empty."
+        )
     where = canonical_axis(axis, type_of(arrays[0]).ndim)
     if len(arrays) == 1 and is_array(arrays[0]):
         return arrays[0]

@@ -39,7 +39,10 @@ class Sort(Op):
             raise ShapeError(f"sort: axis {self.axis} is out of range for {first}.")
         for other in operands[1:]:
             if not same_shape(other.shape, first.shape):
-                raise ShapeError(f"sort: operands {first} and {other} differ in shape.")
+                raise ShapeError(
+                    f"sort: operands {first} and {other} differ in shape.",
+                    advice="Broadcast them to one shape first.",
+                )
         for key in operands[: self.num_keys]:
             if key.dtype not in types.NUMERIC:
                 raise DTypeError(f"sort: {key} has no order to sort by.")
@@ -90,7 +93,10 @@ def sort(operands: Any, axis: int = -1, num_keys: int = 1, is_stable: bool = Tru
     several = isinstance(operands, tuple | list)
     arrays = tuple(operands) if several else (operands,)
     if not arrays or not 1 <= num_keys <= len(arrays):
-        raise ArgumentError(f"sort: {num_keys} keys of {len(arrays)} operands make no order.")
+        raise ArgumentError(
+            f"sort: {num_keys} keys of {len(arrays)} operands make no order.",
+            advice="num_keys is between 1 and the number of operands.",
+        )
     where = canonical_axis(axis, type_of(arrays[0]).ndim)
     found = results(bind(Sort(where, num_keys, is_stable), *arrays))
     return tuple(found) if several else found[0]

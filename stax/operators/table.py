@@ -1,4 +1,7 @@
-"""The matrix op x rule: what every op has of its own, by family, or not at all, and why not."""
+"""The matrix op x rule: what every op has of its own, by family, or not at all, and why not.
+
+An empty cell without a written reason is a KeyError, so a new op cannot lack a rule by oversight.
+"""
 
 from __future__ import annotations
 

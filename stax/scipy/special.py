@@ -1,4 +1,8 @@
-"""Special functions, with the values and derivatives at awkward points that their limits have."""
+"""Special functions, with the values and derivatives at awkward points that their limits have.
+
+Each is a composition of ops.  Where a formula breaks down (0 * log 0, the log of a vanishing tail)
+a select takes another branch, and the masked gradients of selects keep the first one's NaN out.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import Any
 
 from stax import types
 from stax.numpy import reductions
-from stax.numpy.arguments import Axis, array, inexact, inexact_operands
+from stax.numpy.arguments import Axis, inexact, inexact_operands
 from stax.numpy.elementwise import isfinite, where as choose
 from stax.operators import elementwise as ops
 from stax.operators.arithmetic import divide, multiply, promote_operands
@@ -170,7 +174,7 @@ def _peak(x: Any, axes: Any) -> Any:
 
 def _exp_masked(a: Any, peak: Any, b: Any, where: Any) -> Any:
     """Return `b * exp(a - peak)`; elements left out are zero, and so are their derivatives."""
-    terms = ops.exp(array("logsumexp", a) - peak)
+    terms = ops.exp(a - peak)
     if b is not None:
         terms = multiply(terms, b)
     return terms if where is None else choose(where, terms, like(terms, 0))

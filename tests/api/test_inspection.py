@@ -34,6 +34,29 @@ def test_make_graph_of_abstract_arguments() -> None:
     )
 
 
+def test_static_arguments_are_no_inputs_and_the_others_keep_their_names() -> None:
+    def power(n: int, x: Any) -> Any:
+        return x**n
+
+    for graph in (
+        stax.make_graph(power, static_argnums=0)(3, X),
+        stax.jit(power, static_argnums=0).trace(3, X),
+    ):
+        assert [n.label for n in graph.inputs] == ["x"]
+        assert "integer_pow x  {exponent=3}" in str(graph)
+
+
+def test_make_graph_returns_shapes_when_asked() -> None:
+    _, shapes = stax.make_jaxpr(f, return_shape=True)({"w": X}, X)
+    assert shapes == stax.eval_shape(f, {"w": X}, X)
+
+
+def test_jit_eval_shape_keeps_weak_types() -> None:
+    shape = stax.jit(lambda x: x * 2).eval_shape(3.0)
+    assert shape == stax.eval_shape(lambda x: x * 2, 3.0)
+    assert shape.weak_type
+
+
 def test_captures_are_trailing_inputs() -> None:
     w = snp.ones(3)
     graph = stax.make_graph(lambda x: x + w)(X)

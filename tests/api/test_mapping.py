@@ -147,3 +147,8 @@ def test_weak_types() -> None:
 def test_structured_results_and_no_results() -> None:
     both(lambda m, n: m.vmap(lambda x: None)(M))
     both(lambda m, n: m.vmap(lambda x: ({"a": x}, [x, None]))(M))
+
+
+def test_out_axes_that_do_not_fit_the_result() -> None:
+    with pytest.raises(ValueError, match=r"vmap: out_axes, \(0, 1\), does not go with"):
+        stax.vmap(lambda x: x, out_axes=(0, 1))(np.ones(3))

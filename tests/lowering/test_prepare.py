@@ -20,7 +20,7 @@ from stax.types import ArrayType
 from tests.effects import Unordered
 from tests.lowering.examples import normal
 from tests.operators.calculus import graph_of
-from tests.random_graphs import arguments, assert_same_bits, graphs
+from tests.random_graphs import DTYPES, arguments, assert_same_bits, graphs
 
 Golden = Callable[[str, Any], None]
 
@@ -97,7 +97,7 @@ def test_ops_without_kernels_are_named_with_their_line() -> None:
 
 
 @settings(max_examples=80)
-@given(graphs(), st.integers(0, 9))
+@given(graphs(dtypes=DTYPES), st.integers(0, 9))
 def test_exact(graph: Graph, seed: int) -> None:
     args = arguments(graph, seed)
     after = prepare(graph)

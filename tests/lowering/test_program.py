@@ -16,7 +16,7 @@ from stax.lowering.pipeline import lower_graph
 from stax.lowering.program import ALIGNMENT, Place, Program
 from stax.runtime.compiler import compile_graph, module_text
 from tests.lowering.examples import EXAMPLES, graph_of, normal, reads, writes
-from tests.random_graphs import arguments, assert_same_bits, graphs
+from tests.random_graphs import DTYPES, arguments, assert_same_bits, graphs
 
 Golden = Callable[[str, Any], None]
 
@@ -152,8 +152,21 @@ def _attributes(driver: str) -> str:
 # --- what programs compute ---
 
 
-@settings(max_examples=50)
-@given(graphs(most=10), st.integers(0, 9))
+def test_a_constant_condition_of_64_bit_integers() -> None:
+    x = np.arange(15, dtype=np.int64).reshape(3, 5)
+    with stax.enable_x64():
+        out = stax.jit(lambda x: snp.where(True, x, -x))(x)
+    assert_same_bits([out], [x])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_sign_of_zero(dtype: str) -> None:
+    x = snp.asarray([-0.0, 0.0], dtype)
+    assert_same_bits([stax.jit(snp.sign)(x)], [np.asarray(snp.sign(x))])
+
+
+@settings(max_examples=100)
+@given(graphs(most=10, dtypes=DTYPES), st.integers(0, 9))
 def test_exact_programs_equal_evaluate(graph: Graph, seed: int) -> None:
     args = arguments(graph, seed)
     with np.errstate(all="ignore"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import stax.numpy as snp
+from stax.errors import UnsupportedError
 from tests.like_jax import assert_like_jax
 from tests.like_numpy import compared
 
@@ -131,3 +132,31 @@ def test_array_api_sums() -> None:
             snp.cumulative_prod(x, axis=0, include_initial=True),
             jnp.cumulative_prod(x, axis=0, include_initial=True),
         )
+
+
+def test_negative_indices_of_narrow_types() -> None:
+    # The length 300 does not fit int8, so places are counted from the end in a wider type.
+    x, places = np.arange(300, dtype=np.float32), np.array([-1, -128, 5], np.int8)
+    changed = x.copy()
+    changed[places] = 7.0
+    np.testing.assert_array_equal(snp.put_along_axis(x, places, 7.0, 0, inplace=False), changed)
+    np.testing.assert_array_equal(snp.take(x, places), x[places])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: snp.gradient(np.arange(4.0), edge_order=2), "gradient: edge_order"),
+        (lambda: snp.interp(1.0, np.arange(3.0), np.arange(3.0), period=2), "interp: period"),
+        (lambda: snp.cov(np.ones((2, 3)), fweights=np.ones(3)), "cov: weights"),
+        (lambda: snp.array([1, 2], order="F"), "array: order 'F'"),
+        (lambda: snp.asarray([1, 2], order="F"), "asarray: order 'F'"),
+        (lambda: snp.pad(np.ones(3), 1, mode="linear_ramp"), "pad: mode 'linear_ramp'"),
+        (lambda: snp.linalg.norm(np.eye(2), ord="nuc"), "norm: order 'nuc'"),
+        (lambda: snp.take(np.ones(3), 0, mode="raise"), "take: mode='raise'"),
+        (lambda: snp.sum(np.ones(3), out=np.ones(())), "sum: out="),
+    ],
+)
+def test_what_is_not_supported_says_so(call: Any, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        call()

@@ -122,3 +122,13 @@ def test_matrix_power_and_the_rest_of_linalg() -> None:
     assert_like_jax(snp.linalg.diagonal(x), jnp.linalg.diagonal(x))
     assert_like_jax(snp.linalg.vector_norm(x), jnp.linalg.vector_norm(x), 1e-6)
     assert_like_jax(snp.linalg.matrix_norm(x), jnp.linalg.matrix_norm(x), 1e-6)
+
+
+def test_linalg_names_take_only_vectors_and_matrices() -> None:
+    x, y = np.ones((2, 3), np.float32), np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(snp.linalg.outer(y, y), np.outer(y, y))
+    np.testing.assert_array_equal(snp.linalg.cross(x, y), np.linalg.cross(x, y))
+    with pytest.raises(TypeError, match="takes vectors"):
+        snp.linalg.outer(x, y)
+    with pytest.raises(TypeError, match="length 3"):
+        snp.linalg.cross(x[:, :2], y[:2])

@@ -103,3 +103,25 @@ def test_gradients() -> None:
     assert_like_jax(ours, jax.grad(lambda v: (jnp.sort(v) * weight).sum())(x))
     ours = stax.grad(lambda v: snp.quantile(v, 0.3))(snp.array(x))
     assert_like_jax(ours, jax.grad(lambda v: jnp.quantile(v, 0.3))(x), 1e-6)
+
+
+def test_arguments_that_have_no_meaning_here() -> None:
+    x = np.arange(4.0)
+    with pytest.raises(TypeError, match="sort: kind"):
+        snp.sort(x, kind="quicksort")
+    with pytest.raises(TypeError, match="argsort: order"):
+        snp.argsort(x, order="field")
+    with pytest.raises(ValueError, match="no element number 4"):
+        snp.partition(x, 4)
+
+
+@pytest.mark.parametrize("size", [None, 2, 5])
+@pytest.mark.parametrize("fill_value", [None, 9])
+def test_intersections_with_places(size: int | None, fill_value: int | None) -> None:
+    x, y = np.array([3, 1, 2, 3, 7]), np.array([7, 3, 4, 1])
+    options = {"return_indices": True, "size": size, "fill_value": fill_value}
+    for ours, theirs in zip(
+        snp.intersect1d(x, y, **options), jnp.intersect1d(x, y, **options), strict=True
+    ):
+        assert_like_jax(ours, theirs)
+    assert_like_jax(snp.intersect1d(x, y), jnp.intersect1d(x, y))
