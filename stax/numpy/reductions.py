@@ -60,7 +60,7 @@ def sum(
 ) -> Any:
     """Return the sum over `axis` (all axes if None); integers add up in at least 32 bits."""
     refuse_out("sum", out)
-    a, wanted = _accumulation_type("sum", a, dtype, promote_integers)
+    a, wanted = _accumulation_type(_SUM, a, dtype, promote_integers)
     return _accumulate(_SUM, a, wanted, axis, keepdims, initial, where)
 
 
@@ -76,26 +76,29 @@ def prod(
 ) -> Any:
     """Return the product over `axis` (all axes if None); integers multiply in at least 32 bits."""
     refuse_out("prod", out)
-    a, wanted = _accumulation_type("prod", a, dtype, promote_integers)
+    a, wanted = _accumulation_type(_PROD, a, dtype, promote_integers)
     return _accumulate(_PROD, a, wanted, axis, keepdims, initial, where)
 
 
 class _Accumulation(NamedTuple):
     """What distinguishes sums and products: the op, its form for bool, what changes nothing."""
 
+    name: str
     op: Function
     boolean: Function
     join: Function
     identity: int
 
 
-_SUM = _Accumulation(reductions.reduce_sum, reductions.reduce_or, add, 0)
-_PROD = _Accumulation(reductions.reduce_prod, reductions.reduce_and, multiply, 1)
+_SUM = _Accumulation("sum", reductions.reduce_sum, reductions.reduce_or, add, 0)
+_PROD = _Accumulation("prod", reductions.reduce_prod, reductions.reduce_and, multiply, 1)
 
 
-def _accumulation_type(name: str, a: Any, dtype: Any, promote_integers: bool) -> tuple[Any, Any]:
-    """Return the operand and the dtype of its sum."""
-    a = array(name, a)
+def _accumulation_type(
+    kind: _Accumulation, a: Any, dtype: Any, promote_integers: bool
+) -> tuple[Any, Any]:
+    """Return the operand and the dtype of its sum or product."""
+    a = array(kind.name, a)
     if dtype is not None:
         return a, check_dtype(dtype)
     return a, _accumulating(a.dtype) if promote_integers else a.dtype
@@ -111,7 +114,9 @@ def _accumulate(
         wide = types.accumulator(wanted) if a.dtype != wanted else wanted
         result = reduced(kind.op, convert(a, wide), axis, keepdims, where, kind.identity)
         result = convert(result, wanted)
-    return result if initial is None else kind.join(convert(array("sum", initial), wanted), result)
+    if initial is None:
+        return result
+    return kind.join(convert(array(kind.name, initial), wanted), result)
 
 
 def _count(x: Any, axis: Axis, where: Any, keepdims: bool) -> Any:
