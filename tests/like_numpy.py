@@ -17,6 +17,10 @@ import stax.numpy as snp
 TOLERANCES = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 4e-6}
 
 
+# Versions of JAX differ in the weak flag of these results.
+WEAK_VARIES = ("log2",)
+
+
 def compared(
     name: str, *args: Any, values: Callable[..., Any] | None = None, **options: Any
 ) -> None:
@@ -38,7 +42,7 @@ def compared(
     if not isinstance(kind, tuple | list):
         kind, ours, theirs = [kind], [ours], [theirs]
     for a, b, c in zip(ours, kind, theirs, strict=True):
-        check(a, b, c)
+        check(a, b, c, weak=name not in WEAK_VARIES)
 
 
 def widened(x: Any, dtype: Any, inexact: bool) -> Any:
@@ -55,10 +59,10 @@ def widened(x: Any, dtype: Any, inexact: bool) -> Any:
     return x.astype(np.int64 if x.dtype.kind in "iu" and not inexact else np.float64)
 
 
-def check(ours: Any, kind: Any, theirs: Any) -> None:
+def check(ours: Any, kind: Any, theirs: Any, weak: bool = True) -> None:
     """Check one result against its type in JAX and its value in NumPy."""
     assert (ours.dtype, ours.shape) == (kind.dtype, kind.shape)
-    assert ours.weak_type == kind.weak_type or ours.dtype == bool
+    assert not weak or ours.weak_type == kind.weak_type or ours.dtype == bool
     loose = TOLERANCES.get(str(kind.dtype), 0)
     with np.errstate(all="ignore"):
         right = np.asarray(theirs).astype(kind.dtype).astype(np.float64)
