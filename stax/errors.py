@@ -63,8 +63,8 @@ class StaxError(Exception):
         return type(self)(self.rule, values=values, doing=doing, advice=self.advice)
 
 
-class ShapeError(StaxError, TypeError):
-    """Shapes, axes or sizes do not fit the op."""
+class ShapeError(StaxError, TypeError, ValueError):
+    """Shapes, axes or sizes do not fit the op; JAX raises a TypeError or a ValueError."""
 
 
 class DTypeError(StaxError, TypeError):

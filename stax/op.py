@@ -95,6 +95,7 @@ class Op(metaclass=_Interning):
     effect: ClassVar[str | None] = None
     interned: ClassVar[bool] = True
     holds_graph: ClassVar[bool] = False
+    stops_tangent: ClassVar[bool] = False  # the result has no tangent whatever the operand has
 
     def __init_subclass__(cls) -> None:
         # Here before @dataclass looks, so that it does not put its own repr in place.

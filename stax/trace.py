@@ -36,6 +36,7 @@ from stax.types import (
     TupleType,
     canonical_dtype,
     int_dtype,
+    is_inexact,
     is_python_number,
     scalar_type,
 )
@@ -119,10 +120,10 @@ class Proxy:
         )
 
     def __bool__(self) -> bool:
-        return bool(self._value(errors.TracerBoolConversionError, "the truth of {} was needed"))
+        return bool(self._number(errors.TracerBoolConversionError, "the truth of {} was needed"))
 
     def __int__(self) -> int:
-        return int(self._value(errors.ConcretizationTypeError, "int() of {} was needed"))
+        return int(self._number(errors.ConcretizationTypeError, "int() of {} was needed"))
 
     def __float__(self) -> float:
         return float(self._value(errors.ConcretizationTypeError, "float() of {} was needed"))
@@ -131,7 +132,7 @@ class Proxy:
         return complex(self._value(errors.ConcretizationTypeError, "complex() of {} was needed"))
 
     def __index__(self) -> int:
-        return self._value(
+        return self._number(
             errors.TracerIntegerConversionError, "{} was used as a Python integer"
         ).__index__()
 
@@ -154,6 +155,21 @@ class Proxy:
         return self._value(errors.ConcretizationTypeError, "tolist() of {} was needed").tolist()
 
     def _value(self, error: builtins.type[errors.StaxError], what: str) -> np.ndarray:
+        """The value, to leave the trace as a number that derivatives do not see."""
+        value = self._number(error, what)
+        if self.owner.carries_tangent(self.node):
+            raise error(
+                f"{what.format('an array that is differentiated')}, and its derivative would be "
+                "lost there.",
+                values=[named_row(self)],
+                advice=(
+                    "Use functions of stax.numpy throughout, or stop_gradient(x) where no gradient "
+                    "should flow."
+                ),
+            )
+        return value
+
+    def _number(self, error: builtins.type[errors.StaxError], what: str) -> np.ndarray:
         value = self.owner.concrete(self)
         if isinstance(value, np.ndarray):
             return value
@@ -183,10 +199,15 @@ class Trace(AbstractContextManager["Trace"]):
 
     `transform` names what the trace is for, `function` what is traced, and `call` is the user's
     line that asked for it; `mapped` says that inputs without a value are unknown because vmap maps
-    them.  While `source` and `scope` are set, new nodes get them in place of the user's line.
+    them, `differentiated` that derivatives in the inputs are wanted.  While `source` and `scope`
+    are set, new nodes get them in place of the user's line.
     """
 
-    def __init__(self, function: str, transform: str, *, mapped: bool = False) -> None:
+    def __init__(
+        self, function: str, transform: str, *, mapped: bool = False, differentiated: bool = False
+    ) -> None:
+        self.differentiated = differentiated
+        self.outer: dict[Node, Proxy] = {}  # inputs that stand for a value of an enclosing trace
         self.function = function
         self.transform = transform
         self.call = user_source()
@@ -223,6 +244,8 @@ class Trace(AbstractContextManager["Trace"]):
         self.inputs.append(node)
         if value is not None:
             self.known[node] = value
+        if type(value) is Proxy:
+            self.outer[node] = value
         return Proxy(node, self)
 
     def finish(self, outputs: Sequence[Any]) -> Graph:
@@ -261,6 +284,8 @@ class Trace(AbstractContextManager["Trace"]):
         self.inputs.append(node)
         self.captures.append(value)  # keeps the value alive, so that its id stays its own
         self.known[node] = value
+        if type(value) is Proxy:
+            self.outer[node] = value
         self._captured[id(value if type(value) is not Proxy else value.node)] = node
         return node
 
@@ -295,6 +320,25 @@ class Trace(AbstractContextManager["Trace"]):
             return unknown
         self.concretised = True
         return np.asarray(self.known[proxy.node])
+
+    def carries_tangent(self, node: Node) -> bool:
+        """Say whether `node` has a derivative in an argument that is differentiated."""
+        captured = set(self._captured.values())
+        pending, seen = [node], set[Node]()
+        while pending:
+            x = pending.pop()
+            discrete = isinstance(x.type, ArrayType) and not is_inexact(x.type.dtype)
+            if x in seen or discrete or x.op.stops_tangent:
+                continue
+            seen.add(x)
+            pending += x.inputs
+            if isinstance(x.op, Input):
+                if self.differentiated and x not in captured:
+                    return True
+                outer = self.outer.get(x)
+                if outer is not None and outer.owner.carries_tangent(outer.node):
+                    return True
+        return False
 
     def _settle(self, targets: Sequence[Node]) -> Trace | None:
         """Compute the values of `targets` from those of inputs, or return who lacks one."""

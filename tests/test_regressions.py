@@ -42,3 +42,9 @@ def test_product_over_an_empty_axis_by_columns() -> None:
     rest, product = stax.jit(f)(np.zeros((0, 3, 1), np.float32))
     assert rest.shape == (0, 3)
     np.testing.assert_array_equal(product, np.ones((1, 3, 1)))
+
+
+def test_columns_of_an_empty_axis() -> None:
+    x = np.ones((2, 1, 0), np.float32)
+    assert stax.jit(lambda x: x.sum(0))(x).shape == (1, 0)
+    assert stax.jit(lambda x: (x.max(0), x.sum(0)))(x)[1].shape == (1, 0)

@@ -97,7 +97,13 @@ def _with_values(
 ) -> Traced:
     """Trace `fun` on the values of its arguments."""
     return trace_function(
-        fun, arguments, transform, values=arguments.leaves, has_aux=has_aux, names=names
+        fun,
+        arguments,
+        transform,
+        values=arguments.leaves,
+        has_aux=has_aux,
+        names=names,
+        differentiated=True,
     )
 
 

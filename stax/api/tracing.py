@@ -171,6 +171,7 @@ def trace_function(
     mapped: bool = False,
     types: Sequence[ArrayType] | None = None,
     names: Sequence[str] = (),
+    differentiated: bool = False,
 ) -> Traced:
     """Trace `f` on proxies of the arguments' types (or of `types`).
 
@@ -180,7 +181,7 @@ def trace_function(
     """
     defined = definition(f)
     kinds = types or arguments.types
-    with Trace(function_name(f), transform, mapped=mapped) as trace:
+    with Trace(function_name(f), transform, mapped=mapped, differentiated=differentiated) as trace:
         proxies = [
             trace.input(t, name, value, defined)
             for t, name, value in zip(

@@ -342,7 +342,7 @@ def column_block(columns: Dimension) -> int:
     wanted = max(low, min(high, columns // 4))
     count = max(1, columns // wanted if wanted < high else -(-columns // high))
     # Blocks of one size, so that little is computed twice where they overlap.
-    return min(columns, -(-columns // (8 * count)) * 8)
+    return max(1, min(columns, -(-columns // (8 * count)) * 8))
 
 
 def unrolling(rows: Dimension, body: int) -> int:

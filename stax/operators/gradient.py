@@ -21,6 +21,7 @@ class StopGradient(Op):
     """The operand, held fixed by differentiation of every order."""
 
     name: ClassVar[str] = "stop_gradient"
+    stops_tangent: ClassVar[bool] = True
 
     def abstract_eval(self, *operands: ArrayType) -> ArrayType:
         return operands[0]
