@@ -82,7 +82,8 @@ class JitFunction(functools.partial):
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and lower for these arguments (arrays or ShapeDtypeStructs), without running."""
-        return Lowered(self._specializer.variant(args, kwargs).traced.graph)
+        variant = self._specializer.variant(args, kwargs)
+        return Lowered(variant.traced, variant.key[0])
 
     def trace(self, /, *args: Any, **kwargs: Any) -> Graph:
         """Return the graph for these arguments."""

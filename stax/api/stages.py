@@ -1,6 +1,6 @@
 """Lowered and compiled programs as objects: jit(f).lower(*args).compile(), with JAX's names.
 
-A stage holds the graph and computes the rest when asked; nothing here runs a program.
+A stage holds the traced function and computes the rest when asked; a compiled one can be called.
 """
 
 from __future__ import annotations
@@ -9,12 +9,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from stax.errors import ArgumentValueError
+import numpy as np
+
+from stax import tree
+from stax.api.tracing import Traced, flatten_arguments
+from stax.errors import ArgumentError, ArgumentValueError
 from stax.graph import Graph
 from stax.lowering.element import static_size
 from stax.lowering.loop_printer import print_kernel
 from stax.lowering.pipeline import lower_graph
 from stax.runtime.compiler import CompiledProgram, compile_graph, module_text
+from stax.trace import as_array
 from stax.types import ArrayType
 
 
@@ -33,10 +38,16 @@ def _bytes(types: Iterable[ArrayType]) -> int:
 
 
 class Lowered:
-    """A function lowered for given types."""
+    """A function lowered for arguments of given structure and types."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, traced: Traced, in_tree: tree.TreeDef) -> None:
+        self.traced = traced
+        self.in_tree = in_tree
+
+    @property
+    def graph(self) -> Graph:
+        """The operator graph; what the function closes over are its last inputs."""
+        return self.traced.graph
 
     def as_text(self, stage: str = "graph") -> str:
         """Return a stage as text: "graph", "kernels" (loop IR), or "llvm"."""
@@ -52,15 +63,35 @@ class Lowered:
 
     def compile(self) -> Compiled:
         """Compile the program."""
-        return Compiled(self.graph, compile_graph(self.graph))
+        return Compiled(self, compile_graph(self.graph))
 
 
 class Compiled:
-    """A compiled program."""
+    """A compiled function; calling it never traces or compiles again."""
 
-    def __init__(self, graph: Graph, program: CompiledProgram) -> None:
-        self.graph = graph
+    def __init__(self, lowered: Lowered, program: CompiledProgram) -> None:
+        self.lowered = lowered
         self.program = program
+
+    @property
+    def graph(self) -> Graph:
+        """The operator graph that was compiled."""
+        return self.lowered.graph
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program; raises ArgumentError for arguments of other structure or types."""
+        arguments = flatten_arguments(self.graph.name, args, kwargs)
+        wanted = self.graph.input_types[: len(arguments.types)]
+        if arguments.treedef != self.lowered.in_tree or tuple(arguments.types) != wanted:
+            given = ", ".join(map(repr, arguments.types))
+            raise ArgumentError(
+                f"{self.graph.name} was compiled for other arguments than ({given}).",
+                values=[(x.label, repr(x.type), "") for x in self.graph.inputs[: len(wanted)]],
+                advice="Call the jitted function, which compiles for new types by itself.",
+            )
+        traced = self.lowered.traced
+        values = [np.asarray(as_array(x)) for x in (*arguments.leaves, *traced.captures)]
+        return traced.out_tree.unflatten(self.program.run(values))
 
     def memory_analysis(self) -> MemoryAnalysis:
         """Return the bytes that one call needs."""
@@ -81,4 +112,4 @@ class Compiled:
 
     def as_text(self, stage: str = "llvm") -> str:
         """Return a stage as text; see `Lowered.as_text`."""
-        return Lowered(self.graph).as_text(stage)
+        return self.lowered.as_text(stage)

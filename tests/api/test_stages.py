@@ -8,6 +8,7 @@ import pytest
 
 import stax
 import stax.numpy as snp
+from stax.errors import ArgumentError
 
 X = np.ones((8, 64), np.float32)
 Golden = Callable[[str, Any], None]
@@ -69,3 +70,13 @@ def test_text_of_a_compiled_program() -> None:
     lowered = softmax.lower(X)
     assert lowered.compile().as_text() == lowered.as_text("llvm")
     assert lowered.compile().as_text("graph") == lowered.as_text()
+
+
+def test_a_compiled_function_can_be_called() -> None:
+    w = snp.arange(3.0)
+    compiled = stax.jit(lambda x, *, k: {"y": x * w + k}).lower(snp.ones(3), k=2.0).compile()
+    assert compiled(snp.ones(3), k=2.0)["y"].tolist() == [2, 3, 4]
+    with pytest.raises(ArgumentError, match="was compiled for other arguments"):
+        compiled(snp.ones(4), k=2.0)
+    with pytest.raises(ArgumentError):
+        compiled(snp.ones(3))
