@@ -119,6 +119,19 @@ class Proxy:
             NOT_HASHABLE, advice="A key must be known while tracing: take a number or a string."
         )
 
+    def __copy__(self) -> Proxy:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Proxy:
+        return self  # arrays are immutable, so containers may share them
+
+    def __reduce__(self) -> NoReturn:
+        raise errors.TracerArrayConversionError(
+            "a traced array cannot be pickled: it has no values.",
+            values=[named_row(self)],
+            advice="Pickle results of the function, outside of it.",
+        )
+
     def __bool__(self) -> bool:
         return bool(self._number(errors.TracerBoolConversionError, "the truth of {} was needed"))
 

@@ -120,6 +120,11 @@ def accumulator(dtype: np.dtype) -> np.dtype:
     return float32 if dtype in (float16, bfloat16) else dtype
 
 
+def real_part(dtype: np.dtype) -> np.dtype:
+    """Return the dtype of the real part: float32 for complex64, a real dtype for itself."""
+    return {complex64: float32, complex128: float64}.get(dtype, dtype)
+
+
 def check_dtype(dtype: Any) -> Any:
     """Return `dtype` as one of the supported dtypes, as given (64-bit stays 64-bit).
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 import sys
 import threading
 import warnings
@@ -165,7 +166,6 @@ class _Specializer:
         self.fun = fun
         self.options = options
         self.variants: dict[Any, Variant] = {}
-        self.lock = threading.RLock()
         self.names = positional_names(fun)
         self.entry: Any = None
         self.entry_key = config.key()
@@ -234,8 +234,7 @@ class _Specializer:
         key = (arguments.treedef, tuple(types), given.static_key(), config.key())
         variant = self.variants.get(key)
         if variant is None:
-            with self.lock:
-                variant = self.variants.get(key) or self._trace(key, given, arguments, types)
+            variant = self._trace(key, given, arguments, types)
         variant.calls += 1
         return variant, arguments
 
@@ -244,10 +243,10 @@ class _Specializer:
         names = labels(fun, given.args, given.kwargs)
         with _no_collection():
             traced = trace_function(fun, arguments, "jit", types=types, names=names)
+        # Tracing runs the user's code, which may wait for another thread, so no lock is held; of
+        # threads that trace the same variant at once, the first to end is the one that is kept.
         variant = Variant(key, traced)
-        if traced.cacheable:
-            self.variants[key] = variant
-        return variant
+        return self.variants.setdefault(key, variant) if traced.cacheable else variant
 
     def _run(self, variant: Variant, arguments: Any) -> list[Any]:
         captures = variant.traced.captures
@@ -282,11 +281,10 @@ class _Specializer:
 
     def clear(self) -> None:
         """Forget all variants."""
-        with self.lock:
-            self.variants.clear()
-            self.flat.clear()
-            if self.entry is not None:
-                self.entry.clear()
+        self.variants.clear()
+        self.flat.clear()
+        if self.entry is not None:
+            self.entry.clear()
 
     # --- static, dynamic and donated arguments ---
 
@@ -375,6 +373,21 @@ def _strings(value: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if value is None else (value,) if isinstance(value, str) else tuple(value)
 
 
+def _check_static_names(fun: Callable[..., Any], names: Sequence[str]) -> None:
+    """Raise ArgumentValueError for a static name that is no parameter of `fun`."""
+    try:
+        parameters = inspect.signature(fun).parameters
+    except (TypeError, ValueError):
+        return
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    for name in names:
+        if name not in parameters and not takes_any:
+            raise ArgumentValueError(
+                f"jit: static_argnames names {name!r}, which {function_name(fun)} does not take.",
+                advice=f"Its parameters are {', '.join(parameters) or 'none'}.",
+            )
+
+
 def _rebuild(fun: Callable[..., Any], options: Options) -> JitFunction:
     specializer = _Specializer(fun, options)
     entry = make_entry(specializer.call, Array)
@@ -423,6 +436,7 @@ def jit(
         raise ArgumentError(
             f"jit: {fun!r} is not callable.", advice="Pass a function: jit(f)(x), not jit(f(x))."
         )
+    _check_static_names(fun, _strings(static_argnames))
     open_lengths = tuple(
         (name, tuple(sorted(axes.items()))) for name, axes in (dynamic or {}).items()
     )

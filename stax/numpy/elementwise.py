@@ -15,7 +15,14 @@ import numpy as np
 
 from stax import types
 from stax.array import asarray
-from stax.errors import ArgumentValueError, DTypeError, ShapeError, UnsupportedError
+from stax.errors import (
+    ArgumentValueError,
+    ConcretizationTypeError,
+    DTypeError,
+    ShapeError,
+    TracerArrayConversionError,
+    UnsupportedError,
+)
 from stax.extent import same_shape
 from stax.numpy.arguments import (
     array,
@@ -36,8 +43,10 @@ from stax.operators.arithmetic import (
     truth,
 )
 from stax.operators.elementwise import convert, like, select
-from stax.operators.reduce import reduce_and
-from stax.operators.shape import broadcast_to
+from stax.operators.reduce import cumsum, reduce_and
+from stax.operators.reshape import reshape
+from stax.operators.shape import broadcast_to, iota
+from stax.trace import Proxy, full
 from stax.types import inexact_dtype
 
 Function = Callable[..., Any]
@@ -277,9 +286,20 @@ def broadcast_if_needed(x: Any, shape: Any) -> Any:
 def nonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> Any:
     """Return the indices of the elements that are not zero, one array for each axis.
 
-    The result's size depends on values, so they must be known; under jit that is an error.
+    The length depends on values, so under jit it has to be given: `size`, which cuts or fills up
+    with `fill_value` (0, a number, or a tuple of one for each axis).
+    Raises ConcretizationTypeError for traced arrays without it.
     """
-    found = np.nonzero(np.asarray(array("nonzero", a)))
+    a = array("nonzero", a)
+    if type(a) is Proxy and size is not None:
+        return _first_nonzero(a, size, fill_value)
+    try:
+        found = np.nonzero(np.asarray(a))
+    except TracerArrayConversionError:
+        raise ConcretizationTypeError(
+            "nonzero: how many elements are not zero is not known while tracing.",
+            advice="Give the length of the result: nonzero(x, size=n), or use where(mask, x, y).",
+        ) from None
     if size is None:
         return tuple(array("nonzero", x.astype(types.int_dtype())) for x in found)
     fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * len(found)
@@ -288,6 +308,28 @@ def nonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> Any:
         padded = np.full(size, 0 if fill is None else fill, types.int_dtype())
         padded[: len(places[:size])] = places[:size]
         result.append(array("nonzero", padded))
+    return tuple(result)
+
+
+def _first_nonzero(a: Any, size: int, fill_value: Any) -> tuple[Any, ...]:
+    """Return the indices of the first `size` elements that are not zero, by their running count."""
+    shape, dtype = a.shape, types.int_dtype()
+    held = reshape(truth(a), (-1,))
+    count = cumsum(convert(held, dtype))
+    outside = like(count, size)
+    slot = select(held, ops.sub(count, like(count, 1)), outside)
+    # What has no slot goes to one behind the end, which is then cut off.
+    slots = full((size + 1,), 0, dtype).at[minimum(slot, outside)].set(iota(dtype, held.shape))
+    flat = slots[:size]
+    total = broadcast_to(count[-1], (size,)) if held.shape[0] else full((size,), 0, dtype)
+    is_found = ops.lt(iota(dtype, (size,)), total)
+    fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * len(shape)
+    result = []
+    for axis, fill in enumerate(fills):
+        place = ops.rem(
+            ops.div(flat, like(flat, math.prod(shape[axis + 1 :]))), like(flat, shape[axis])
+        )
+        result.append(select(is_found, place, like(place, 0 if fill is None else fill)))
     return tuple(result)
 
 

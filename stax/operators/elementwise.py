@@ -20,7 +20,7 @@ import numpy as np
 import scipy.special
 
 from stax import types
-from stax.errors import DTypeError, ShapeError
+from stax.errors import DTypeError, MissingRule, ShapeError
 from stax.extent import same_shape
 from stax.op import Batch, Linear, Op
 from stax.operators.broadcast import lead_all
@@ -46,6 +46,7 @@ class Row(NamedTuple):
     partials: tuple[Partial | None, ...]
     accepts: Callable[[Any], bool]
     to_bool: bool
+    to_real: bool  # of complex operands
     linear: tuple[int, ...]  # arguments in which it is linear, the others held fixed
 
 
@@ -74,10 +75,10 @@ class Elementwise(Op):
                 f"{self.name} does not accept {types.SHORT_NAMES[first.dtype]}.",
                 advice=f"It accepts {accepted(row.accepts)}; convert with astype.",
             )
-        weak = all(t.weak for t in operands)
-        return ArrayType(
-            types.bool_ if row.to_bool else first.dtype, first.shape, weak and not row.to_bool
-        )
+        if row.to_bool:
+            return ArrayType(types.bool_, first.shape)
+        dtype = types.real_part(first.dtype) if row.to_real else first.dtype
+        return ArrayType(dtype, first.shape, all(t.weak for t in operands))
 
     def evaluate(self, *arrays: np.ndarray) -> Any:
         with np.errstate(all="ignore"):
@@ -135,10 +136,11 @@ def elementwise(
     *partials: Partial | None,
     accepts: Callable[[Any], bool] = is_inexact,
     to_bool: bool = False,
+    to_real: bool = False,
     linear: tuple[int, ...] = (),
 ) -> Callable[..., Any]:
     """Add a row and return the function that applies it."""
-    ROWS[name] = Row(evaluate, partials, accepts, to_bool, linear)
+    ROWS[name] = Row(evaluate, partials, accepts, to_bool, to_real, linear)
     op = Elementwise(name)
 
     def function(*args: Any) -> Any:
@@ -258,6 +260,11 @@ def _power_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
 
 
 def _abs_slope(x: Any) -> Any:
+    if types.is_complex(type_of(x).dtype):
+        raise MissingRule(
+            "abs has no derivative for complex numbers.",
+            advice="Differentiate with respect to the real and imaginary parts.",
+        )
     return select(ge(x, like(x, 0)), like(x, 1), like(x, -1))
 
 
@@ -279,7 +286,7 @@ power = elementwise("pow",   np.power,    _power_base, _power_exponent)
 maximum = elementwise("maximum", _first_of_equals(np.maximum, np.greater_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_numeric)
 minimum = elementwise("minimum", _first_of_equals(np.minimum, np.less_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_numeric)
 
-abs_  = elementwise("abs",   np.abs,      lambda t, y, x: mul(t, _abs_slope(x)), accepts=is_number)
+abs_  = elementwise("abs",   np.abs,      lambda t, y, x: mul(t, _abs_slope(x)), accepts=is_number, to_real=True)
 sign  = elementwise("sign",  _in_float32(np.sign), None, accepts=is_number)
 floor = elementwise("floor", np.floor,    None, accepts=is_float)
 ceil  = elementwise("ceil",  np.ceil,     None, accepts=is_float)
@@ -293,7 +300,7 @@ log   = elementwise("log",   np.log,      lambda t, y, x: div(t, x))
 log1p = elementwise("log1p", np.log1p,    lambda t, y, x: div(t, add(x, like(x, 1))))
 sqrt  = elementwise("sqrt",  np.sqrt,     lambda t, y, x: mul(t, div(like(x, 0.5), y)))
 rsqrt = elementwise("rsqrt", _rsqrt,      lambda t, y, x: mul(t, mul(like(x, -0.5), div(y, x))))
-cbrt  = elementwise("cbrt",  _in_float32(np.cbrt), lambda t, y, x: mul(t, div(mul(like(x, 1 / 3), y), x)), accepts=is_float)
+cbrt  = elementwise("cbrt",  _in_float32(np.cbrt), lambda t, y, x: div(t, mul(like(x, 3), mul(y, y))), accepts=is_float)
 
 sin   = elementwise("sin",   np.sin,      lambda t, y, x: mul(t, cos(x)))
 cos   = elementwise("cos",   np.cos,      lambda t, y, x: neg(mul(t, sin(x))))
