@@ -13,7 +13,11 @@ The functions are written here rather than taken from a vector library because n
 Python, and so that every lane width, and every machine with fused multiply-add, gives the same
 bits.  They are right for every argument: infinities, NaN, signed zeros, subnormal arguments and
 results, huge angles.  There are no tables, and no branches but one in sin, cos and tan for lanes
-with huge arguments, which call the C library by name.
+with huge arguments, which call the C library by name, and those of special functions around what
+no lane needs.
+
+What is rare is computed lane by lane by C functions, see `external`; they are reached through
+global pointers, which whoever runs the module fills in for the names in `externals`.
 
 A function used a few times in a module is marked `alwaysinline`, for a pass that may follow; one
 used often is called, which keeps the time of code generation proportional to the source.
@@ -28,8 +32,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stax.lowering.vector_math import exponential, logarithm, special, trigonometric
+from stax.lowering.vector_math import (
+    exponential,
+    gamma,
+    gamma_gradient,
+    hypergeometric,
+    integrals,
+    inverse_error,
+    logarithm,
+    special,
+    trigonometric,
+)
 from stax.lowering.vector_math.emit import Emitter, Value, intrinsic, type_suffix, vector_type
+from stax.lowering.vector_math.external import EXTERNAL, POINTER
 
 _FORMULAS: dict[str, Callable[..., Value]] = {
     "exp": exponential.exp,
@@ -57,13 +72,38 @@ _FORMULAS: dict[str, Callable[..., Value]] = {
     "erfc": special.erfc,
     "rsqrt": special.rsqrt,
 }
-# Name to number of arguments.
+# Special functions: the number of arguments, and the formula.
+_SPECIAL: dict[str, tuple[int, Callable[..., Value]]] = {
+    "erfcx": (1, special.erfcx),
+    "erf_inv": (1, inverse_error.erf_inv),
+    "ndtri": (1, inverse_error.ndtri),
+    "lgamma": (1, gamma.lgamma),
+    "digamma": (1, gamma.digamma),
+    "polygamma": (2, gamma.polygamma),
+    "zeta": (2, gamma.zeta),
+    "zeta_positive": (2, gamma.zeta_positive),
+    "igamma_grad_a": (2, gamma_gradient.igamma_grad_a),
+    "random_gamma_grad": (2, gamma_gradient.random_gamma_grad),
+    "gamma_slope": (2, gamma_gradient.gamma_slope),
+    "expi": (1, integrals.expi),
+    "dawsn": (1, integrals.dawsn),
+    "bessel_i0e": (1, integrals.bessel_i0e),
+    "bessel_i1e": (1, integrals.bessel_i1e),
+    "hyp1f1_grad_a": (3, hypergeometric.slope(1, 0)),
+    "hyp1f1_grad_b": (3, hypergeometric.slope(1, 0, below=True)),
+    "hyp2f1_grad_a": (4, hypergeometric.slope(2, 0)),
+    "hyp2f1_grad_c": (4, hypergeometric.slope(2, 0, below=True)),
+    **EXTERNAL,
+}
+# Name to number of arguments, of the elementary functions and of all.
 FUNCTIONS: dict[str, int] = {
     name: 2 if name in ("pow", "atan2") else 1 for name in (*_FORMULAS, "sqrt")
 }
+ARITY = FUNCTIONS | {name: count for name, (count, _) in _SPECIAL.items()}
 # A function called more often than this is not inlined, unless it is hardly longer than the call.
 INLINE_LIMIT = 3
 _SHORT = 4
+_LONG = 250
 
 _KINDS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
@@ -91,9 +131,13 @@ class _Definition:
     body: tuple[str, ...]
     declarations: frozenset[str]
     cold_functions: tuple[str, ...]
+    externals: frozenset[str]
+    constants: tuple[str, ...]
+    calls: frozenset[tuple[str, str]]
 
     def text(self, uses: int) -> str:
-        inline = uses <= INLINE_LIMIT or len(self.body) <= _SHORT
+        short = len(self.body) <= _SHORT
+        inline = short or (uses <= INLINE_LIMIT and len(self.body) <= _LONG)
         attributes = "alwaysinline nounwind" if inline else "nounwind"
         return "\n".join([f"{self.head} {attributes} {{", *self.body, "}\n"])
 
@@ -101,8 +145,9 @@ class _Definition:
 @functools.cache
 def _define(name: str, kind: str, lanes: int) -> _Definition:
     emitter = Emitter(kind, lanes)
-    arguments = [emitter.argument(letter) for letter in "xy"[: FUNCTIONS[name]]]
-    result = _FORMULAS[name](emitter, *arguments)
+    formula = _FORMULAS[name] if name in _FORMULAS else _SPECIAL[name][1]
+    arguments = [emitter.argument(letter) for letter in "xyzu"[: ARITY[name]]]
+    result = formula(emitter, *arguments)
     spelled = vector_type(kind, lanes)
     parameters = ", ".join(f"{spelled} {argument.text}" for argument in arguments)
     symbol = f"@stax.{name}.{type_suffix(kind, lanes)}"
@@ -111,6 +156,9 @@ def _define(name: str, kind: str, lanes: int) -> _Definition:
         ("entry:", *emitter.lines, f"  ret {spelled} {result.text}"),
         frozenset(emitter.declarations),
         tuple(emitter.cold_functions.values()),
+        frozenset(emitter.externals),
+        tuple(emitter.constants.values()),
+        frozenset(emitter.calls),
     )
 
 
@@ -123,8 +171,8 @@ class MathLibrary:
 
     def call(self, name: str, dtype: np.dtype, lanes: int) -> str:
         """Return the symbol to call for `name`, and count one use of it."""
-        if name not in FUNCTIONS:
-            raise KeyError(f"no vector function {name!r}; there are: {', '.join(FUNCTIONS)}")
+        if name not in ARITY:
+            raise KeyError(f"no vector function {name!r}; there are: {', '.join(ARITY)}")
         if name == "sqrt":
             return self.intrinsic(name, dtype, lanes, 1)
         kind = _kind(dtype)
@@ -141,15 +189,38 @@ class MathLibrary:
         self.declare(declaration)
         return symbol
 
+    @property
+    def externals(self) -> tuple[str, ...]:
+        """The C functions that are called through global pointers."""
+        found = {name for key in self._needed() for name in _define(*key).externals}
+        return tuple(sorted(found))
+
+    def _needed(self) -> dict[tuple[str, str, int], int]:
+        """Return every function that is used, in the module or by another, and how often."""
+        needed: dict[tuple[str, str, int], int] = dict(self._uses)
+        pending = list(needed)
+        while pending:
+            _, _, lanes = key = pending.pop()
+            for name, kind in _define(*key).calls:
+                inner = (name, kind, lanes)
+                if inner not in needed:
+                    pending.append(inner)
+                # Whoever calls instead of inlining has a reason.
+                needed[inner] = needed.get(inner, 0) + INLINE_LIMIT + 1
+        return needed
+
     def text(self) -> str:
         """Return every definition and declaration needed, each once, in a fixed order."""
         declarations = set(self._declarations)
         definitions: dict[str, None] = {}
-        for key in sorted(self._uses):
+        needed = self._needed()
+        for key in sorted(needed):
             definition = _define(*key)
+            declarations |= set(definition.constants)
             declarations |= definition.declarations
             for cold in definition.cold_functions:
                 definitions[cold] = None
-            definitions[definition.text(self._uses[key])] = None
-        lines = "".join(f"{line}\n" for line in sorted(declarations))
+            definitions[definition.text(needed[key])] = None
+        pointers = [f"{POINTER.format(name=n)} = internal global ptr null" for n in self.externals]
+        lines = "".join(f"{line}\n" for line in (*pointers, *sorted(declarations)))
         return "\n".join([lines, *definitions])

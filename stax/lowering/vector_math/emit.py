@@ -18,7 +18,7 @@ Nothing here contracts or reorders: what the formula says is what the processor 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -194,7 +194,12 @@ class Emitter:
         self.block = "entry"
         self.declarations: set[str] = set()
         self.cold_functions: dict[str, str] = {}
+        self.externals: set[str] = set()
+        self.constants: dict[str, str] = {}
+        self.calls: set[tuple[str, str]] = set()
         self._count = 0
+        self._loops = 0
+        self._branches = 0
 
     def argument(self, name: str) -> Value:
         return Value(self, self.kind, f"%{name}")
@@ -311,6 +316,99 @@ class Emitter:
             library=_library_symbol(name, self.kind),
             lanes=self.lanes,
         )
+
+    def call(self, name: str, *arguments: Value) -> Value:
+        """Call the library's function `name` for the type of its arguments; nothing is inlined."""
+        kind = arguments[0].kind
+        self.calls.add((name, kind))
+        operands = ", ".join(f"{x.type} {x.text}" for x in arguments)
+        symbol = f"@stax.{name}.{type_suffix(kind, self.lanes)}"
+        return self.define(kind, f"call {arguments[0].type} {symbol}({operands})")
+
+    def repeat(
+        self,
+        count: int,
+        state: Sequence[Value],
+        body: Callable[..., Sequence[Value]],
+        finished: Callable[..., Value] | None = None,
+    ) -> list[Value]:
+        """Replace `state` by `body(i, *state)` `count` times; `i` is the text of a counter.
+
+        The loop ends sooner if `finished(*state)` holds in all lanes.  A lane that is finished goes
+        on until then, so `body` has to leave alone what is wanted of it.
+        """
+        label, before = f"loop{self._loops}", self.block
+        counter, following = f"%{label}.i", f"%{label}.next"
+        self._loops += 1
+        self.lines.append(f"  br label %{label}")
+        self.start_block(label)
+        at = len(self.lines)
+        phis = [Value(self, x.kind, f"%{label}.{i}") for i, x in enumerate(state)]
+        finals = body(counter, *phis)
+        starts = [(counter, "i64", "0", following)]
+        starts += [
+            (phi.text, phi.type, first.text, last.text)
+            for phi, first, last in zip(phis, state, finals, strict=True)
+        ]
+        self.lines[at:at] = [
+            f"  {phi} = phi {kind} [ {first}, %{before} ], [ {last}, %{self.block} ]"
+            for phi, kind, first, last in starts
+        ]
+        more = f"%{label}.more"
+        self.lines += [
+            f"  {following} = add i64 {counter}, 1",
+            f"  {more} = icmp ult i64 {following}, {count}",
+        ]
+        if finished is not None:
+            unfinished = self.any(~finished(*finals))
+            more = self.define("i1", f"and i1 {more}, {unfinished}").text
+        self.lines.append(f"  br i1 {more}, label %{label}, label %{label}.end")
+        self.start_block(f"{label}.end")
+        return list(finals)
+
+    def when(self, condition: Value, compute: Callable[[], Value], otherwise: Value) -> Value:
+        """Return `compute()` where `condition` holds and `otherwise` elsewhere.
+
+        It is computed, in all lanes, only if the condition holds in any.
+        """
+        label = f"when{self._branches}"
+        self._branches += 1
+        before, some = self.block, self.any(condition)
+        self.lines.append(f"  br i1 {some}, label %{label}, label %{label}.end")
+        self.start_block(label)
+        found = self.select(condition, compute(), otherwise)
+        self.lines.append(f"  br label %{label}.end")
+        after = self.block
+        self.start_block(f"{label}.end")
+        ends = f"[ {otherwise.text}, %{before} ], [ {found.text}, %{after} ]"
+        return self.define(found.kind, f"phi {found.type} {ends}")
+
+    def table(self, name: str, values: Sequence[float], counter: str) -> Value:
+        """Return element number `counter` of a constant table of doubles, in every lane."""
+        items = ", ".join(f"double {constant_text(v, 'double')}" for v in values)
+        kind = f"[{len(values)} x double]"
+        self.constants[name] = f"@stax.{name} = internal constant {kind} [{items}]"
+        at = self.define("ptr", f"getelementptr double, ptr @stax.{name}, i64 {counter}").text
+        one = self.define("double", f"load double, ptr {at}")
+        if self.lanes == 1:
+            return one
+        vector = vector_type("double", self.lanes)
+        first = self.define("double", f"insertelement {vector} poison, double {one.text}, i64 0")
+        mask = f"<{self.lanes} x i32> zeroinitializer"
+        return self.define(
+            "double", f"shufflevector {vector} {first.text}, {vector} poison, {mask}"
+        )
+
+    def constant(self, value: float, kind: str) -> Value:
+        """Return a number as a value."""
+        return Value(self, kind, self.spell(value, kind))
+
+    def polynomial_on(
+        self, x: Value, low: float, high: float, coefficients: Sequence[float]
+    ) -> Value:
+        """Evaluate a polynomial in u, where u goes from -1 to 1 as `x` goes from low to high."""
+        scale = 2.0 / (high - low)
+        return self.polynomial(self.fma(x, scale, -0.5 * (low + high) * scale), coefficients)
 
     def polynomial(self, x: Value, coefficients: Sequence[float]) -> Value:
         """Evaluate `coefficients[0] + coefficients[1] x + ...` by Horner's rule.

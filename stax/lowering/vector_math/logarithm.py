@@ -208,7 +208,7 @@ def _power_short(k: Emitter, magnitude: Value, y: Value | float) -> Value:
     return k.narrow(exp2_short(k, clamp(k, log2 * y, -_EXP2_LIMIT, _EXP2_LIMIT)))
 
 
-def _log_two_words(k: Emitter, magnitude: Value) -> tuple[Value, Value]:
+def log_two_words(k: Emitter, magnitude: Value) -> tuple[Value, Value]:
     """Return log magnitude as an unevaluated sum of two doubles, to about 2^-65."""
     e, f = _split(k, magnitude)
     d = f + 2.0
@@ -237,7 +237,7 @@ def _log_two_words(k: Emitter, magnitude: Value) -> tuple[Value, Value]:
 
 def _power_long(k: Emitter, magnitude: Value, y: Value | float, y_low: float) -> Value:
     """Return magnitude^(y + y_low) for float64: e^(y log magnitude), the product in two words."""
-    log_high, log_low = _log_two_words(k, magnitude)
+    log_high, log_low = log_two_words(k, magnitude)
     log_high = _with_limits(k, magnitude, log_high)
     product = log_high * y
     low = k.fma(log_high, y, -product) + k.fma(log_low, y, log_high * y_low)

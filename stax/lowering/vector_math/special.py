@@ -12,6 +12,8 @@ erf the error was weighted by its effect on the result, which leaves slack where
 
 from __future__ import annotations
 
+import math
+
 from stax.lowering.vector_math.emit import Emitter, Value
 from stax.lowering.vector_math.exponential import (
     HALF_WAY,
@@ -22,6 +24,8 @@ from stax.lowering.vector_math.exponential import (
     limit,
     reduce,
 )
+
+INFINITY = math.inf
 
 # -log erfc(x) = x + x P(x); in effect on erf: 2^-27.8 up to 3.95, and 2^-54.3 up to 5.95.
 _ERF = {
@@ -120,6 +124,13 @@ _ERFC = {
 _ERFC_LIMIT = {"float": 10.25, "double": 27.5}
 
 
+# Beyond minus this, erfcx is infinite; above this, sqrt(pi) x erfcx(x) is a series in 1 / x^2.
+_ERFCX_LIMIT = 27.0
+_ERFCX_FAR = tuple(
+    math.prod(-(j - 0.5) for j in range(1, i + 1)) / math.sqrt(math.pi) for i in range(8)
+)
+
+
 def erfc(k: Emitter, x: Value) -> Value:
     """In double; a float32 result takes shorter polynomials."""
     centre = _ERFC_CENTRE[k.kind]
@@ -154,6 +165,28 @@ def _gaussian_long(k: Emitter, a: Value, g: Value) -> Value:
     y = k.fma(remainder, inverse, quotient) * p
     half_way = HALF_WAY[a.kind]
     return y * k.two_to_the(shifted, half_way) * 2.0**-half_way
+
+
+def erfcx(k: Emitter, x: Value) -> Value:
+    """G(a) / (1 + 2 a) in double; below 0, 2 exp(x^2) less the value at -x.
+
+    Where `G` is not needed for erfc it is not fitted either: there, the asymptotic series (NIST
+    DLMF 7.12.1).
+    """
+    x = k.widen(x)
+    a = k.absolute(x)
+    inverse = 1.0 / (a + 4.0)
+    t = (a - 4.0) * inverse
+    t = k.fma(k.fma(t, -a, k.fma(t + 1.0, -4.0, a)), inverse, t)
+    near = k.polynomial(t, _ERFC["double"]) / k.fma(a, 2.0, 1.0)
+    inverse = 1.0 / a
+    far = inverse * k.polynomial(inverse * inverse, _ERFCX_FAR)
+    right = k.select(a > _ERFCX_LIMIT, far, near)
+    low = limit(k, a, _ERFCX_LIMIT)
+    square = low * low
+    p = k.call("exp", square)
+    p = k.select(p < INFINITY, k.fma(p, k.fma(low, low, -square), p), p)
+    return k.narrow(k.select(x < 0.0, p * 2.0 - right, right))
 
 
 def rsqrt(k: Emitter, x: Value) -> Value:

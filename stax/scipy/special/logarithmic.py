@@ -1,7 +1,7 @@
-"""Special functions, with the values and derivatives at awkward points that their limits have.
+"""Logarithms and exponentials joined with products and sums, by their limits at awkward points.
 
-Each is a composition of ops.  Where a formula breaks down (0 * log 0, the log of a vanishing tail)
-a select takes another branch, and the masked gradients of selects keep the first one's NaN out.
+Each is a composition of ops.  Where a formula breaks down (0 * log 0, a power with exponent 0) a
+select takes another branch, and the masked gradients of selects keep the first one's NaN out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stax import types
 from stax.numpy import reductions
 from stax.numpy.arguments import Axis, inexact, inexact_operands
 from stax.numpy.elementwise import isfinite, where as choose
@@ -19,21 +18,6 @@ from stax.operators.elementwise import like, select
 from stax.operators.gradient import stop_gradient
 from stax.operators.reshape import squeeze
 from stax.types import canonical_axes
-
-__all__ = [
-    "entr", "erf", "erfc", "expit", "kl_div", "log_ndtr", "log_softmax", "logit", "logsumexp",
-    "ndtr", "rel_entr", "softmax", "xlog1py", "xlogy",
-]  # fmt: skip
-
-
-def erf(x: Any) -> Any:
-    """Return the error function."""
-    return ops.erf(inexact("erf", x))
-
-
-def erfc(x: Any) -> Any:
-    """Return 1 less the error function, without cancellation."""
-    return ops.erfc(inexact("erfc", x))
 
 
 def expit(x: Any) -> Any:
@@ -63,7 +47,8 @@ def _masked_product(x: Any, y: Any, log: Any) -> Any:
     """Return `x * log(y)` with its limits where `x` is 0 and the logarithm is infinite or NaN."""
     logarithm = log(y)
     zero, none = ops.eq(x, like(x, 0)), like(x, 0)
-    infinite = ops.and_(zero, ops.eq(ops.abs_(logarithm), like(x, math.inf)))
+    size = ops.abs_(logarithm)
+    infinite = ops.and_(zero, ops.eq(size, like(size, math.inf)))
     undefined = ops.and_(zero, ops.and_(ops.ne(logarithm, logarithm), ops.eq(y, y)))
     # The root is 0 there and has an infinite slope, as the product has in the limit.
     edge = ops.mul(ops.sign(logarithm), ops.sqrt(x))
@@ -98,34 +83,31 @@ def kl_div(p: Any, q: Any) -> Any:
     return ops.add(ops.sub(rel_entr(p, q), p), q)
 
 
-def ndtr(x: Any) -> Any:
-    """Return the distribution function of the standard normal distribution."""
-    x = inexact("ndtr", x)
-    scaled = ops.mul(x, like(x, math.sqrt(0.5)))
-    half = like(x, 0.5)
-    near = ops.lt(ops.abs_(scaled), like(x, math.sqrt(0.5)))
-    middle = ops.add(half, ops.mul(half, ops.erf(scaled)))
-    tail = ops.mul(half, ops.erfc(ops.abs_(scaled)))
-    side = select(ops.gt(scaled, like(x, 0)), ops.sub(like(x, 1), tail), tail)
-    return select(near, middle, side)
+def boxcox(x: Any, lmbda: Any) -> Any:
+    """Return (x^lmbda - 1) / lmbda, and its limit log(x) where `lmbda` is 0."""
+    x, lmbda = inexact_operands("boxcox", x, lmbda)
+    return _box_cox(ops.log(x), lmbda)
 
 
-def log_ndtr(x: Any, series_order: int = 3) -> Any:
-    """Return the logarithm of `ndtr`, by an asymptotic series far below 0."""
-    x = inexact("log_ndtr", x)
-    low, high = (-20.0, 8.0) if x.dtype == types.float64 else (-10.0, 5.0)
-    far, near = ops.lt(x, like(x, low)), ops.gt(x, like(x, high))
-    upper = ops.neg(ndtr(ops.neg(x)))
-    inner = select(ops.or_(far, near), like(x, 0), x)
-    outer = select(far, x, like(x, low))
-    squared = ops.mul(outer, outer)
-    series, term = like(x, 1), like(x, 1)
-    for n in range(1, series_order + 1):
-        term = ops.div(ops.mul(term, like(x, -(2.0 * n - 1))), squared)
-        series = ops.add(series, term)
-    scale = ops.sub(ops.mul(squared, like(x, -0.5)), ops.log(ops.neg(outer)))
-    tail = ops.add(ops.sub(scale, like(x, 0.5 * math.log(2 * math.pi))), ops.log(series))
-    return select(near, upper, select(far, tail, ops.log(ndtr(inner))))
+def boxcox1p(x: Any, lmbda: Any) -> Any:
+    """Return ((1 + x)^lmbda - 1) / lmbda, and its limit log(1 + x) where `lmbda` is 0."""
+    x, lmbda = inexact_operands("boxcox1p", x, lmbda)
+    return _box_cox(ops.log1p(x), lmbda)
+
+
+def _box_cox(logarithm: Any, lmbda: Any) -> Any:
+    """Return expm1(lmbda * logarithm) / lmbda.
+
+    At 0 the first terms of its series take its place, which have the right derivatives by `lmbda`;
+    JAX's has derivative 0 there.
+    """
+    zero = ops.eq(lmbda, like(lmbda, 0))
+    safe = select(zero, like(lmbda, 1), lmbda)
+    quotient = ops.div(ops.expm1(ops.mul(safe, logarithm)), safe)
+    power, series = ops.mul(lmbda, logarithm), like(lmbda, 1 / 120)
+    for k in (24, 6, 2, 1):
+        series = ops.add(ops.mul(series, power), like(lmbda, 1 / k))
+    return select(zero, ops.mul(logarithm, series), quotient)
 
 
 def logsumexp(
