@@ -9,19 +9,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from stax import types
 from stax.errors import ArgumentValueError
 from stax.extent import Extent
 from stax.numpy import reductions
-from stax.numpy.arguments import Axis, array, inexact, inexact_operands
+from stax.numpy.arguments import Axis, array, inexact, inexact_operands, static_int
 from stax.numpy.elementwise import clip, logaddexp, tanh as tanh, where as choose
 from stax.numpy.manipulation import sliced
 from stax.operators import elementwise as ops
-from stax.operators.arithmetic import add, divide, multiply, subtract
+from stax.operators.arithmetic import add, divide, multiply, promote_operands, subtract
 from stax.operators.broadcast import broadcast_in_dim
 from stax.operators.elementwise import convert, like, select
+from stax.operators.gradient import stop_gradient
 from stax.operators.reshape import expand_dims
 from stax.operators.shape import iota
 from stax.scipy.special import log_softmax_over, logsumexp as logsumexp, softmax_over
@@ -34,17 +33,17 @@ def identity(x: Any) -> Any:
 
 
 def relu(x: Any) -> Any:
-    """Return max(x, 0); its derivative at 0 is 0."""
-    x = array("relu", x)
-    zero = like(x, 0)
-    return select(ops.le(x, zero), zero, x)
+    """Return max(x, 0); its derivative at 0 and at NaN is 0."""
+    x, zero = promote_operands("relu", x, 0)
+    return select(ops.gt(x, zero), x, stop_gradient(ops.maximum(x, zero)))
 
 
 def relu6(x: Any) -> Any:
-    """Return x limited to between 0 and 6; its derivative at both ends is 0."""
-    x = array("relu6", x)
-    zero, six = like(x, 0), like(x, 6)
-    return select(ops.le(x, zero), zero, select(ops.ge(x, six), six, x))
+    """Return x limited to between 0 and 6; its derivative at both ends and at NaN is 0."""
+    x, six = promote_operands("relu6", x, 6.0)
+    zero = like(x, 0)
+    inside = ops.and_(ops.gt(x, zero), ops.lt(x, six))
+    return select(inside, x, stop_gradient(ops.minimum(ops.maximum(x, zero), six)))
 
 
 def sigmoid(x: Any) -> Any:
@@ -73,7 +72,8 @@ def sparse_sigmoid(x: Any) -> Any:
 def soft_sign(x: Any) -> Any:
     """Return x / (1 + abs(x))."""
     x = inexact("soft_sign", x)
-    return ops.div(x, ops.add(ops.abs_(x), like(x, 1)))
+    size = ops.abs_(x)
+    return ops.div(x, convert(ops.add(size, like(size, 1)), x.dtype, x.weak_type))
 
 
 def silu(x: Any) -> Any:
@@ -139,8 +139,7 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
 
 def hard_tanh(x: Any) -> Any:
     """Return x limited to between -1 and 1."""
-    x = array("hard_tanh", x)
-    one = like(x, 1)
+    x, one = promote_operands("hard_tanh", x, 1)
     return select(ops.gt(x, one), one, select(ops.lt(x, ops.neg(one)), ops.neg(one), x))
 
 
@@ -239,9 +238,11 @@ def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: Any = -1) -> A
     """
     x = array("one_hot", x)
     kind = types.float_dtype() if dtype is None else check_dtype(dtype)
-    count = num_classes if isinstance(num_classes, Extent) else int(np.asarray(num_classes))
+    count = num_classes
+    if not isinstance(count, Extent):
+        count = static_int("one_hot", "num_classes", count)
     where = canonical_axis(axis, x.ndim + 1)
     shape = (*x.shape[:where], count, *x.shape[where:])
     places = broadcast_in_dim(expand_dims(x, where), shape, range(len(shape)))
-    counts = iota(x.dtype if types.is_integer(x.dtype) else types.int32, shape, where)
+    counts = iota(types.int_dtype() if types.is_bool(x.dtype) else x.dtype, shape, where)
     return convert(ops.eq(convert(places, counts.dtype), counts), kind)
