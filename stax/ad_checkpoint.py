@@ -1,0 +1,6 @@
+"""Names of `jax.ad_checkpoint`."""
+
+from stax.api.checkpoint import checkpoint
+from stax.operators.gradient import checkpoint_name
+
+__all__ = ["checkpoint", "checkpoint_name"]
