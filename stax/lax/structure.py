@@ -1,4 +1,4 @@
-"""`jax.lax`'s functions of whole arrays: shapes, slices, reductions, sorting, products.
+"""`jax.lax`'s functions of whole arrays: shapes, slices, products.
 
 Nearly all hand their checked arguments to the op of the same name in `stax.operators`.
 """
@@ -7,32 +7,22 @@ from __future__ import annotations
 
 import builtins
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from stax import types
 from stax.array import asarray
-from stax.errors import ArgumentValueError, IndexingError, ShapeError
+from stax.errors import IndexingError, ShapeError
 from stax.extent import product
 from stax.numpy import creation, joining
 from stax.numpy.arguments import array, arrays
-from stax.numpy.elementwise import logaddexp
-from stax.numpy.sorting import places as places_of
-from stax.numpy.taking import take_along_axis
-from stax.operators import (
-    contract,
-    dynamic,
-    elementwise as ops,
-    index,
-    reduce as reductions,
-    reshape as shapes,
-    shape as moves,
-    sort as sorts,
-)
+from stax.operators import contract, dynamic, reshape as shapes, shape as moves
 from stax.operators.elementwise import convert
 from stax.types import canonical_axis, canonical_shape, promote
 
-Function = Callable[..., Any]
+_LARGEST = np.iinfo(types.int32).max
 
 # --- shapes ---
 
@@ -166,6 +156,18 @@ def broadcast_like(arr: Any, like_arr: Any) -> Any:
 def empty(shape: Any, dtype: Any) -> Any:
     """Return an array of zeros: there is no uninitialised memory to see."""
     return creation.zeros(shape, dtype)
+
+
+def shape_as_value(shape: Any) -> Any:
+    """Return a shape, whose lengths may be symbolic, as an array of integers."""
+    sizes = canonical_shape(shape)
+    dtype = types.int32
+    if any(isinstance(n, int) and n > _LARGEST for n in sizes):
+        dtype = types.int64
+    if all(isinstance(n, int) for n in sizes):
+        return asarray(np.asarray(sizes, dtype))
+    lengths = [convert(shapes.reshape(asarray(n), (1,)), dtype) for n in sizes]
+    return moves.concatenate(lengths, 0)
 
 
 # --- slices ---
@@ -307,131 +309,6 @@ def dynamic_update_index_in_dim(
     )
 
 
-GatherDimensionNumbers = index.GatherDimensionNumbers
-ScatterDimensionNumbers = index.ScatterDimensionNumbers
-GatherScatterMode = index.GatherScatterMode
-gather, scatter, scatter_add = index.gather, index.scatter, index.scatter_add
-scatter_mul, scatter_min, scatter_max = index.scatter_mul, index.scatter_min, index.scatter_max
-
-
-def scatter_sub(
-    operand: Any,
-    scatter_indices: Any,
-    updates: Any,
-    dimension_numbers: ScatterDimensionNumbers,
-    *,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    mode: Any = None,
-) -> Any:
-    """Return `operand` with windows of `updates` subtracted from it."""
-    less = ops.neg(array("scatter_sub", updates))
-    return scatter_add(
-        operand,
-        scatter_indices,
-        less,
-        dimension_numbers,
-        unique_indices=unique_indices,
-        mode=mode,
-    )
-
-
-# --- reductions ---
-
-
-def _reduction(name: str, op: Function, meaning: str) -> Function:
-    def function(operand: Any, axes: Sequence[int]) -> Any:
-        return op(array(name, operand), axes)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Return {meaning} over `axes`, which the result does not have."
-    return function
-
-
-reduce_sum = _reduction("reduce_sum", reductions.reduce_sum, "the sum")
-reduce_prod = _reduction("reduce_prod", reductions.reduce_prod, "the product")
-reduce_max = _reduction("reduce_max", reductions.reduce_max, "the largest element")
-reduce_min = _reduction("reduce_min", reductions.reduce_min, "the smallest element")
-reduce_and = _reduction("reduce_and", reductions.reduce_and, "whether all hold")
-reduce_or = _reduction("reduce_or", reductions.reduce_or, "whether any holds")
-
-
-def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Return the first place of the largest element along `axis`, as `index_dtype`."""
-    return reductions.argmax(array("argmax", operand), axis, types.check_dtype(index_dtype))
-
-
-def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """Return the first place of the smallest element along `axis`, as `index_dtype`."""
-    return reductions.argmin(array("argmin", operand), axis, types.check_dtype(index_dtype))
-
-
-def _running(name: str, op: Function, meaning: str) -> Function:
-    def function(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-        return op(array(name, operand), axis, reverse)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Return the running {meaning} along `axis`, from its end if `reverse`."
-    return function
-
-
-cumsum = _running("cumsum", reductions.cumsum, "sums")
-cumprod = _running("cumprod", reductions.cumprod, "products")
-cummax = _running("cummax", reductions.cummax, "maxima")
-cummin = _running("cummin", reductions.cummin, "minima")
-
-
-def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """Return the logarithms of the running sums of exponentials along `axis`."""
-    x = array("cumlogsumexp", operand)
-    where = canonical_axis(axis, x.ndim)
-    x = shapes.rev(x, where) if reverse else x
-    step, length = 1, x.shape[where]
-    while step < length:
-        # Each pass doubles how many elements every place has taken up.
-        before = moves.slice_in_dim(x, 0, length - step, 1, where)
-        after = moves.slice_in_dim(x, step, length, 1, where)
-        head = moves.slice_in_dim(x, 0, step, 1, where)
-        x = moves.concatenate([head, logaddexp(before, after)], where)
-        step *= 2
-    return shapes.rev(x, where) if reverse else x
-
-
-# --- sorting ---
-
-
-def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """Return arrays sorted along `dimension` by the first `num_keys` of them, NaN last."""
-    if isinstance(operand, tuple | list):
-        given = tuple(arrays("sort", *operand))
-        return sorts.sort(given, dimension, num_keys, is_stable)
-    return sorts.sort(array("sort", operand), dimension, num_keys, is_stable)
-
-
-def sort_key_val(
-    keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
-) -> tuple[Any, Any]:
-    """Return `keys` sorted along `dimension`, and `values` in the same order."""
-    result = sort((keys, values), dimension, is_stable, 1)
-    return result[0], result[1]
-
-
-def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Any, Any]:
-    """Return the `k` largest elements along `axis`, in falling order, and their places.
-
-    Of equal elements the first comes first; NaN counts as largest.
-    """
-    x = array("top_k", operand)
-    where = canonical_axis(axis, x.ndim)
-    if not 0 <= k <= x.shape[where]:
-        raise ArgumentValueError(
-            f"top_k: there are not {k} elements along axis {axis} of {x.type}.",
-            advice="k is at most the length of the axis.",
-        )
-    found = moves.slice_in_dim(places_of(x, where, descending=True), 0, k, 1, where)
-    return take_along_axis(x, found, where, mode="clip", wrap_negative_indices=False), found
-
-
 # --- products ---
 
 
@@ -468,12 +345,10 @@ def dot(
 
 
 def _operands_of_product(lhs: Any, rhs: Any) -> list[Any]:
-    """Return the operands of a product; a weak one takes the other's dtype."""
+    """Return the operands of a product in one dtype."""
     found = arrays("dot", lhs, rhs)
-    if found[0].weak_type == found[1].weak_type:
-        return found
     dtype, weak = promote(*(x.type for x in found))
-    return [convert(x, dtype, weak) if x.weak_type else x for x in found]
+    return [convert(x, dtype, weak) for x in found]
 
 
 def dot_general(

@@ -7,15 +7,15 @@ blocks of columns of the windows, each of which goes through all updates.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
-from stax.errors import LoweringError
+from stax.extent import product
 from stax.graph import Constant, Node
 from stax.lowering import loop_ir as ir
 from stax.lowering.build import BuiltKernel
+from stax.lowering.element import length_of, static_size, symbol_var, symbols_of
 from stax.operators.index import GatherScatterMode, Scatter
-from stax.types import is_bool
+from stax.types import ArrayType, is_bool
 
 # Elements of the operand that one task copies.
 BLOCK = 4096
@@ -32,12 +32,6 @@ def scatter_kernels(
     node: Node, sources: Sequence[Node], name: str, labels: Mapping[Node, str]
 ) -> tuple[BuiltKernel, BuiltKernel]:
     """Return the kernels of a scatter; `sources` are operand, indices and updates in memory."""
-    shapes = [n for x in node.inputs for n in x.type.shape]
-    if not all(isinstance(n, int) for n in shapes):
-        raise LoweringError(
-            f"scatter of {node.type!r}: symbolic lengths are not compiled.",
-            advice="Compile it for each length: leave out dynamic=.",
-        )
     operand, indices, updates = sources
     return (
         _begin(node, operand, f"{name}_begin", labels),
@@ -47,13 +41,17 @@ def scatter_kernels(
 
 def _begin(node: Node, operand: Node, name: str, labels: Mapping[Node, str]) -> BuiltKernel:
     """Return the kernel that makes the result equal to the operand."""
-    size, dtype = math.prod(node.type.shape), node.type.dtype
-    block = max(1, min(BLOCK, size))
-    blocks = -(-size // block)
+    shape, dtype = node.type.shape, node.type.dtype
+    size = length_of(product(shape))
+    block = max(1, min(BLOCK, size)) if isinstance(size, int) else BLOCK
+    blocks = ir.floordiv(ir.add(ir.index(size), block - 1), block)
     result = ir.Buffer(labels[node], dtype, (size,))
     x, p = _var("x0"), _var("p0")
     start: ir.Expr = ir.mul(p, block)
-    if size % block:
+    width = ir.index(block)
+    if not isinstance(size, int):
+        width = ir.apply("minimum", width, ir.sub(size, _var("base0")))
+    elif size % block:
         start = ir.apply("minimum", start, ir.index(size - block))
     place = (ir.add(_var("base0"), x),)
     params, values = (result,), (node,)
@@ -63,10 +61,11 @@ def _begin(node: Node, operand: Node, name: str, labels: Mapping[Node, str]) -> 
         source = ir.Buffer(labels[operand], dtype, (size,))
         params, values = (source, *params), (operand, *values)  # type: ignore[assignment]
         element = ir.Load(source, place)
-    across = ir.For(x, ir.index(block), "vector", (ir.Store(result, place, element),))
-    loop = ir.For(p, ir.index(blocks), "parallel", (ir.Let(_var("base0"), start), across))
-    kernel = ir.Kernel(name, params, (), (loop,), (result.name,))
-    return BuiltKernel(kernel, values, ir.index(blocks), max(1, 8 * TASK // block))
+    across = ir.For(x, width, "vector", (ir.Store(result, place, element),))
+    loop = ir.For(p, blocks, "parallel", (ir.Let(_var("base0"), start), across))
+    symbols = tuple(map(symbol_var, symbols_of(shape)))
+    kernel = ir.Kernel(name, params, symbols, (loop,), (result.name,))
+    return BuiltKernel(kernel, values, blocks, max(1, 8 * TASK // block))
 
 
 class _Updates:
@@ -83,39 +82,46 @@ class _Updates:
         self.sizes = node.op.sizes(node.type, source)
         self.inner = self.window.inner
         self.outer = self.window.outer(source.ndim)
-        self.result = ir.Buffer(labels[node], node.type.dtype, node.type.shape)
+        self.symbols = symbols_of((*self.shape, *self.update_shape, *places.shape))
+        self.result = _buffer(labels[node], node.type)
         # One array may be both, seen with two shapes.
         name_of_indices = f"{labels[indices]}_view1" if indices is updates else labels[indices]
-        self.indices = ir.Buffer(name_of_indices, places.dtype, places.shape)
-        self.updates = ir.Buffer(labels[updates], source.dtype, source.shape)
+        self.indices = _buffer(name_of_indices, places)
+        self.updates = _buffer(labels[updates], source)
         self.values = node, indices, updates
         # Where the loops are, for each axis of the updates.
         self.at: dict[int, ir.Expr] = {}
         self.batch = [self.outer[b] for b in self.window.paired_indices]
         self.serial = [a for a in self.outer if a not in self.batch]
         self.columns = self.update_shape[self.inner[-1]] if self.inner else 1
-        is_wide = self.columns >= 2 * COLUMNS and self._has_fixed_columns()
-        self.block = COLUMNS if is_wide else self.columns
+        self.is_wide = (
+            isinstance(self.columns, int)
+            and self.columns >= 2 * COLUMNS
+            and self._has_fixed_columns()
+        )
+        self.block = COLUMNS if self.is_wide else self.columns
 
     def build(self) -> BuiltKernel:
         """Return the kernel."""
-        blocks = -(-self.columns // self.block) if self.block else 0
-        examples = math.prod(self.update_shape[a] for a in self.batch)
-        size = math.prod(self.update_shape)
-        extent = examples * blocks if size else 0
-        body = tuple(self._task(max(blocks, 1)))
-        loop = ir.For(_var("p0"), ir.index(extent), "parallel", body)
+        blocks = -(-self.columns // self.block) if self.is_wide else 1
+        examples = product(tuple(self.update_shape[a] for a in self.batch))
+        extent = examples * blocks if product(self.update_shape) != 0 else 0
+        body = tuple(self._task(blocks))
+        count = ir.index(length_of(extent))
+        loop = ir.For(_var("p0"), count, "parallel", body)
         params = (self.result, self.indices, self.updates)
-        kernel = ir.Kernel(self.name, params, (), (loop,), (self.result.name,))
-        grain = max(1, TASK * extent // max(size, 1))
-        return BuiltKernel(kernel, self.values, ir.index(extent), grain)
+        symbols = tuple(map(symbol_var, self.symbols))
+        kernel = ir.Kernel(self.name, params, symbols, (loop,), (self.result.name,))
+        size = max(1, static_size(self.update_shape))
+        grain = max(1, TASK * static_size((extent,)) // size)
+        return BuiltKernel(kernel, self.values, count, grain)
 
     def _task(self, blocks: int) -> list[ir.Stmt]:
         """Return what one example and block of columns does."""
         lets: list[ir.Stmt] = []
         rest: ir.Expr = ir.floordiv(_var("p0"), blocks)
         for axis in reversed(self.batch):
-            length = max(self.update_shape[axis], 1)
+            length = length_of(self.update_shape[axis]) or 1
             lets.append(ir.Let(_var(f"b{axis}"), ir.mod(rest, length)))
             rest = ir.floordiv(rest, length)
             self.at[axis] = _var(f"b{axis}")
@@ -125,7 +131,7 @@ class _Updates:
             self.at[axis] = _var(f"w{axis}")
         statements: tuple[ir.Stmt, ...] = tuple(self._one_window())
         for axis in reversed(self.serial):
-            extent = ir.index(self.update_shape[axis])
+            extent = ir.index(length_of(self.update_shape[axis]))
             statements = (ir.For(_var(f"w{axis}"), extent, "serial", statements),)
         return [*lets, *statements]
 
@@ -137,7 +143,7 @@ class _Updates:
         where = tuple(self.at[a] for a in self.outer)
         for component, axis in enumerate(self.window.starts):
             raw = ir.convert(ir.Load(self.indices, (*where, ir.index(component))), ir.INDEX)
-            room = ir.index(self.shape[axis] - self.sizes[axis])
+            room = ir.index(length_of(self.shape[axis] - self.sizes[axis]))
             start = _var(f"s{axis}")
             starts[axis] = start
             if self.op.mode is GatherScatterMode.CLIP:
@@ -163,8 +169,9 @@ class _Updates:
         self.at.update(within)
         statements: tuple[ir.Stmt, ...] = (self._combine(starts),)
         for axis in reversed(self.inner):
-            extent, is_last = ir.index(self.update_shape[axis]), axis == self.inner[-1]
-            if is_last and self.columns != self.block:
+            extent = ir.index(length_of(self.update_shape[axis]))
+            is_last = axis == self.inner[-1]
+            if is_last and self.is_wide:
                 left = ir.sub(ir.index(self.columns), _var("base0"))
                 extent = ir.apply("minimum", ir.index(self.block), left)
                 if self.columns % self.block == 0:
@@ -196,6 +203,10 @@ class _Updates:
             names = _BOOL_COMBINE if is_bool(self.result.dtype) else _COMBINE
             value = ir.apply(names[kind], ir.Load(self.result, tuple(place)), value)
         return ir.Store(self.result, tuple(place), value)
+
+
+def _buffer(name: str, type_: ArrayType) -> ir.Buffer:
+    return ir.Buffer(name, type_.dtype, tuple(map(length_of, type_.shape)))
 
 
 def _var(name: str) -> ir.Var:

@@ -12,15 +12,17 @@ numbers; -0.0 counts as 0.0 and NaN is above everything.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from stax.errors import LoweringError
+from stax.extent import Dimension, product
 from stax.graph import Node
+from stax.lowering import loop_ir as ir
+from stax.lowering.element import length_of
 from stax.operators.sort import Sort
 from stax.types import bfloat16, float16, float32, float64
 
@@ -39,6 +41,19 @@ MOST_ELEMENTS = (1 << 31) - 1
 _INFINITY = {float16: 0x7C00, bfloat16: 0x7F80, float32: 0x7F800000, float64: 0x7FF0000000000000}
 
 
+class Kernel(Protocol):
+    """A native function for rows."""
+
+    @property
+    def name(self) -> str: ...
+
+    def scratch(self, length: Dimension) -> Dimension:
+        """Bytes of scratch for one row."""
+
+    def functions(self, attributes: str) -> Iterator[tuple[str, str]]:
+        """Yield names and texts of the functions."""
+
+
 @dataclass(frozen=True, eq=False)
 class SortStep:
     """Sort rows: what is read, by position, and which of the results are wanted."""
@@ -52,7 +67,7 @@ class SortStep:
         return (*self.operands, *(node for _, node in self.results))
 
     @property
-    def kernel(self) -> SortKernel:
+    def kernel(self) -> Kernel:
         """The function that sorts."""
         op = self.node.op
         assert isinstance(op, Sort)
@@ -60,25 +75,27 @@ class SortStep:
         return SortKernel(dtypes, op.num_keys, tuple(i for i, _ in self.results))
 
     @property
-    def length(self) -> int:
+    def length(self) -> Dimension:
         """The length of a row."""
-        return int(self.node.inputs[0].type.shape[-1])
+        return self.node.inputs[0].type.shape[-1]
 
     @property
-    def rows(self) -> int:
+    def rows(self) -> Dimension:
         """How many rows there are."""
-        return math.prod(self.node.inputs[0].type.shape[:-1])
+        return product(self.node.inputs[0].type.shape[:-1])
 
     @property
     def tasks(self) -> int:
         """In how many tasks the rows are sorted."""
+        if not isinstance(self.rows, int) or not isinstance(self.length, int):
+            return 1 if self.rows == 1 else FEW_TASKS
         if self.rows * self.length < PARALLEL_FROM:
             return min(self.rows, 1)
         large = self.kernel.scratch(self.length) > LARGE_SCRATCH
         return min(self.rows, FEW_TASKS if large else MOST_TASKS)
 
     @property
-    def scratch_bytes(self) -> int:
+    def scratch_bytes(self) -> Dimension:
         """The memory that the tasks need between them."""
         return self.tasks * self.kernel.scratch(self.length)
 
@@ -87,7 +104,7 @@ class SortStep:
         pointers = [driver.scratch(self), *map(driver.pointer, self.reads_and_writes)]
         buffers = driver.table("ptr", pointers)
         sizes = (self.rows, self.length, self.tasks)
-        extents = driver.table("i64", [str(n) for n in sizes])
+        extents = driver.table("i64", [driver.number(ir.index(length_of(n))) for n in sizes])
         name, given = self.kernel.name, f"ptr {buffers}, ptr {extents}"
         if self.tasks < 2:
             driver.do(f"call void @{name}({given}, i64 0, i64 {self.tasks})")
@@ -101,18 +118,16 @@ class SortStep:
 
 
 def sort_step(
-    node: Node, operands: Sequence[Node], results: Sequence[tuple[int, Node]]
+    kind: type[SortStep],
+    node: Node,
+    operands: Sequence[Node],
+    results: Sequence[tuple[int, Node]],
 ) -> SortStep:
-    """Return the step that sorts along the last axis."""
-    shape = node.inputs[0].type.shape
-    if not all(isinstance(n, int) for n in shape):
-        raise LoweringError(
-            f"sort of {node.inputs[0].type!r}: symbolic lengths are not compiled.",
-            advice="Compile it for each length: leave out dynamic=.",
-        )
-    if shape[-1] > MOST_ELEMENTS:
-        raise LoweringError(f"sort of {node.inputs[0].type!r}: rows are too long.")
-    return SortStep(node, tuple(operands), tuple(results))
+    """Return the step, of the class `kind`, that sorts along the last axis."""
+    length = node.inputs[0].type.shape[-1]
+    if isinstance(length, int) and length > MOST_ELEMENTS:
+        raise LoweringError(f"{node.op.name} of {node.inputs[0].type!r}: rows are too long.")
+    return kind(node, tuple(operands), tuple(results))
 
 
 @dataclass(frozen=True)
@@ -145,16 +160,16 @@ class SortKernel:
         moved = "_".join(f"{i}x{self.dtypes[i].itemsize}" for i in self.wanted)
         return f"sort_{keys}_of_{len(self.dtypes)}_moving_{moved}"
 
-    def scratch(self, length: int) -> int:
+    def scratch(self, length: Dimension) -> Dimension:
         """Bytes of scratch for one row."""
-        return 2 * length * self.half // 4
+        return length * (self.half // 2)
 
     def functions(self, attributes: str) -> Iterator[tuple[str, str]]:
         """Yield names and texts of the functions."""
         half = self.half
-        yield f"insertion{half}", _insertion(half, attributes)
+        yield f"insertion{half}", insertion_sort(half, attributes)
         for size in sorted({d.itemsize for d in self.keys}):
-            yield f"by_bytes{half}_{size}", _by_bytes(half, size, attributes)
+            yield f"by_bytes{half}_{size}", bytes_sort(half, size, attributes)
         first = self.keys[-1]
         yield self._begin_name, _begin(self._begin_name, half, first, self.is_alone, attributes)
         for dtype in dict.fromkeys(self.keys[:-1]):
@@ -187,10 +202,7 @@ class SortKernel:
             line = f"%{side}{i}.row = getelementptr {element}, ptr %{side}{i}, i64 %first"
             body.append(line)
         body += self._one_row()
-        return _ROWS.format(
-            name=self.name, attributes=attributes, record=f"i{2 * self.half}",
-            pointers="\n  ".join(pointers), body="\n  ".join(body),
-        )  # fmt: skip
+        return rows_function(self.name, attributes, self.half, pointers, body)
 
     def _one_row(self) -> list[str]:
         """Return the calls that sort one row, key by key."""
@@ -213,6 +225,21 @@ class SortKernel:
         return lines
 
 
+def rows_function(
+    name: str,
+    attributes: str,
+    half: int,
+    pointers: Sequence[str],
+    body: Sequence[str],
+    room: str = "%n",
+) -> str:
+    """Return the function that does `body` for row %i of the tasks, with `room` records twice."""
+    return _ROWS.format(
+        name=name, attributes=attributes, record=f"i{2 * half}", room=room,
+        pointers="\n  ".join(pointers), body="\n  ".join(body),
+    )  # fmt: skip
+
+
 _ROWS = """
 define void @{name}(ptr %buffers, ptr %extents, i64 %begin, i64 %end) {attributes} {{
 entry:
@@ -227,15 +254,16 @@ entry:
 task:
   %t = phi i64 [%begin, %entry], [%t.next, %done]
   %t.next = add i64 %t, 1
-  %place.a = mul i64 %t, %n
+  %place.a = mul i64 %t, {room}
   %place.b = shl i64 %place.a, 1
   %a = getelementptr {record}, ptr %scratch, i64 %place.b
-  %b = getelementptr {record}, ptr %a, i64 %n
+  %b = getelementptr {record}, ptr %a, i64 {room}
   %from.all = mul i64 %t, %rows
   %from = udiv i64 %from.all, %tasks
   %to.all = mul i64 %t.next, %rows
   %to = udiv i64 %to.all, %tasks
-  br label %row
+  %has.rows = icmp slt i64 %from, %to
+  br i1 %has.rows, label %row, label %done
 row:
   %i = phi i64 [%from, %task], [%i.next, %row]
   %first = mul i64 %i, %n
@@ -268,32 +296,40 @@ exit:
 """
 
 
-def _loop(name: str, parameters: str, body: Sequence[str], attributes: str) -> str:
+def loop_function(name: str, parameters: str, body: Sequence[str], attributes: str) -> str:
     return _LOOP.format(
         name=name, parameters=parameters, body="\n  ".join(body), attributes=attributes
     )
 
 
-def _key(dtype: np.dtype) -> list[str]:
-    """Return instructions that make %key, of as many bits as an element, of its %bits."""
+def ordered_key(dtype: np.dtype, lanes: int = 0) -> list[str]:
+    """Return instructions that make %key, of as many bits as an element, of its %bits.
+
+    With `lanes` both are vectors.
+    """
     bits = 8 * dtype.itemsize
-    kind, sign = f"i{bits}", -(1 << (bits - 1))
+    kind = f"<{lanes} x i{bits}>" if lanes else f"i{bits}"
+    truth = f"<{lanes} x i1>" if lanes else "i1"
+
+    def number(value: int) -> str:
+        return f"<{', '.join([f'i{bits} {value}'] * lanes)}>" if lanes else str(value)
+
+    sign = -(1 << (bits - 1))
     if dtype not in _INFINITY:
-        flip = sign if dtype.kind == "i" else 0
-        return [f"%key = xor {kind} %bits, {flip}"]
+        return [f"%key = xor {kind} %bits, {number(sign if dtype.kind == 'i' else 0)}"]
     return [
-        f"%size = and {kind} %bits, {(1 << (bits - 1)) - 1}",
-        f"%is.zero = icmp eq {kind} %size, 0",
-        f"%is.nan = icmp ugt {kind} %size, {_INFINITY[dtype]}",
-        f"%number = select i1 %is.zero, {kind} 0, {kind} %bits",
-        f"%negative = ashr {kind} %number, {bits - 1}",
-        f"%flip = or {kind} %negative, {sign}",
+        f"%size = and {kind} %bits, {number((1 << (bits - 1)) - 1)}",
+        f"%is.zero = icmp eq {kind} %size, {number(0)}",
+        f"%is.nan = icmp ugt {kind} %size, {number(_INFINITY[dtype])}",
+        f"%number = select {truth} %is.zero, {kind} {number(0)}, {kind} %bits",
+        f"%negative = ashr {kind} %number, {number(bits - 1)}",
+        f"%flip = or {kind} %negative, {number(sign)}",
         f"%ordered = xor {kind} %number, %flip",
-        f"%key = select i1 %is.nan, {kind} -1, {kind} %ordered",
+        f"%key = select {truth} %is.nan, {kind} {number(-1)}, {kind} %ordered",
     ]
 
 
-def _widened(name: str, bits: int, to: int, result: str) -> str:
+def widened(name: str, bits: int, to: int, result: str) -> str:
     if bits == to:
         return f"%{result} = or i{to} %{name}, 0"
     return f"%{result} = {'zext' if bits < to else 'trunc'} i{bits} %{name} to i{to}"
@@ -302,21 +338,21 @@ def _widened(name: str, bits: int, to: int, result: str) -> str:
 def _begin(name: str, half: int, dtype: np.dtype, is_alone: bool, attributes: str) -> str:
     """Return the function that makes records of elements."""
     bits, record = 8 * dtype.itemsize, f"i{2 * half}"
-    payload = _widened("bits", bits, 2 * half, "payload")
+    payload = widened("bits", bits, 2 * half, "payload")
     if not is_alone:
-        payload = _widened("i", 64, 2 * half, "payload")
+        payload = widened("i", 64, 2 * half, "payload")
     body = [
         f"%in.at = getelementptr i{bits}, ptr %in, i64 %i",
         f"%bits = load i{bits}, ptr %in.at",
-        *_key(dtype),
-        _widened("key", bits, 2 * half, "wide"),
+        *ordered_key(dtype),
+        widened("key", bits, 2 * half, "wide"),
         f"%high = shl {record} %wide, {half}",
         payload,
         f"%record = or {record} %high, %payload",
         f"%at = getelementptr {record}, ptr %records, i64 %i",
         f"store {record} %record, ptr %at",
     ]
-    return _loop(name, "ptr %in, ptr %records", body, attributes)
+    return loop_function(name, "ptr %in, ptr %records", body, attributes)
 
 
 def _payload(half: int) -> list[str]:
@@ -326,7 +362,7 @@ def _payload(half: int) -> list[str]:
         f"%at = getelementptr {record}, ptr %records, i64 %i",
         f"%record = load {record}, ptr %at",
         f"%place.half = trunc {record} %record to i{half}",
-        _widened("place.half", half, 64, "place"),
+        widened("place.half", half, 64, "place"),
     ]
 
 
@@ -337,21 +373,21 @@ def _again(half: int, dtype: np.dtype, attributes: str) -> str:
         *_payload(half),
         f"%in.at = getelementptr i{bits}, ptr %in, i64 %place",
         f"%bits = load i{bits}, ptr %in.at",
-        *_key(dtype),
-        _widened("key", bits, 2 * half, "wide"),
+        *ordered_key(dtype),
+        widened("key", bits, 2 * half, "wide"),
         f"%high = shl {record} %wide, {half}",
-        _widened("place", 64, 2 * half, "payload"),
+        widened("place", 64, 2 * half, "payload"),
         f"%new = or {record} %high, %payload",
         f"store {record} %new, ptr %at",
     ]
-    return _loop(f"again{half}_{dtype.name}", "ptr %in, ptr %records", body, attributes)
+    return loop_function(f"again{half}_{dtype.name}", "ptr %in, ptr %records", body, attributes)
 
 
 def _end(name: str, half: int, size: int, is_alone: bool, attributes: str) -> str:
     """Return the function that writes elements in the order of the records."""
     bits = 8 * size
     if is_alone:
-        found = [_widened("record", 2 * half, bits, "bits")]
+        found = [widened("record", 2 * half, bits, "bits")]
     else:
         found = [
             f"%in.at = getelementptr i{bits}, ptr %in, i64 %place",
@@ -363,10 +399,10 @@ def _end(name: str, half: int, size: int, is_alone: bool, attributes: str) -> st
         f"%out.at = getelementptr i{bits}, ptr %out, i64 %i",
         f"store i{bits} %bits, ptr %out.at",
     ]
-    return _loop(name, "ptr %in, ptr %out, ptr %records", body, attributes)
+    return loop_function(name, "ptr %in, ptr %out, ptr %records", body, attributes)
 
 
-def _insertion(half: int, attributes: str) -> str:
+def insertion_sort(half: int, attributes: str) -> str:
     """Return the function that sorts short rows of records in place."""
     return _INSERTION.format(half=half, record=f"i{2 * half}", attributes=attributes)
 
@@ -415,11 +451,11 @@ def _key_of(name: str, half: int) -> list[str]:
     record = f"i{2 * half}"
     return [
         f"%{name}.high = lshr {record} %{name}, {half}",
-        _widened(f"{name}.high", 2 * half, 64, f"{name}.key"),
+        widened(f"{name}.high", 2 * half, 64, f"{name}.key"),
     ]
 
 
-def _by_bytes(half: int, size: int, attributes: str) -> str:
+def bytes_sort(half: int, size: int, attributes: str) -> str:
     """Return the function that sorts records by the `size` low bytes of their keys.
 
     It gives the one of its two buffers in which the sorted records are.

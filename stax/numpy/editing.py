@@ -171,13 +171,14 @@ def put_along_axis(
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """Return the index, an array for each axis, of places in the flattened array; clipped."""
     rest = array("unravel_index", indices)
+    dtype = rest.dtype
     extents = types.canonical_shape(shape)
     size = int(np.prod([int(n) for n in extents]))
     rest = from_start(rest, size)
     rest = ops.minimum(ops.maximum(rest, like(rest, 0)), like(rest, max(size - 1, 0)))
     result: list[Any] = []
     for n in reversed(extents):
-        result.append(remainder(rest, int(n)))
+        result.append(convert(remainder(rest, int(n)), dtype))
         rest = floor_divide(rest, int(n))
     return tuple(reversed(result))
 

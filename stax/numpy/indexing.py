@@ -9,6 +9,7 @@ Indices out of bounds are clipped when reading and dropped when writing; `mode` 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,9 +19,12 @@ from stax import types
 from stax.array import Array, asarray, leading_length
 from stax.errors import IndexingError, ShapeError
 from stax.extent import Dimension, same_shape
+from stax.numpy.applying import apply_counted
+from stax.numpy.masked import check_mask, masked_axis, masked_item, spread_values
 from stax.numpy.subscripts import NEW, PICKED, Parsed, Pick, Range, parse
+from stax.numpy.windows import read_windows
 from stax.operators import arithmetic
-from stax.operators.broadcast import broadcast_to
+from stax.operators.broadcast import broadcast_in_dim, broadcast_to
 from stax.operators.dynamic import (
     dynamic_slice,
     dynamic_update_slice,
@@ -60,7 +64,7 @@ def _as_ranges(parsed: Parsed, shape: Shape, clamp: bool) -> list[Range] | None:
         elif not entry.known:
             ranges.append(Range(0, n, 1))
         else:
-            place = entry.place + n if entry.place < 0 else entry.place
+            place = entry.place + n if entry.place < 0 and parsed.wraps else entry.place
             inside = place >= 0 and place < n
             if not inside and not clamp:
                 return None
@@ -139,7 +143,7 @@ class _Plan(NamedTuple):
 def _plan(parsed: Parsed, shape: Shape) -> _Plan:
     """Return how to read the picks from an array of `shape`, to which ranges were applied."""
     picked = tuple(a for a, entry in enumerate(parsed.axes) if isinstance(entry, Pick))
-    places = [_wrapped(parsed.axes[a].place, shape[a]) for a in picked]  # type: ignore[union-attr]
+    places = [_wrapped(parsed.axes[a].place, shape[a], parsed.wraps) for a in picked]  # type: ignore[union-attr]
     try:
         outer = types.broadcast_shapes(*(np.shape(p) for p in places))
     except ShapeError:
@@ -158,12 +162,12 @@ def _plan(parsed: Parsed, shape: Shape) -> _Plan:
     return _Plan(_stacked(places, outer), numbers, sizes, tuple(result))
 
 
-def _wrapped(place: Any, n: Dimension) -> Any:
-    """Return positions with negative ones counted from the end; in NumPy if they are known."""
+def _wrapped(place: Any, n: Dimension, wraps: bool) -> Any:
+    """Return positions, negative ones counted from the end if so; in NumPy if they are known."""
     if isinstance(place, int | np.ndarray) and isinstance(n, int):
         known = np.asarray(place, np.int64)
-        return np.where(known < 0, known + n, known)
-    return from_start(asarray(place), n)
+        return np.where((known < 0) & wraps, known + n, known)
+    return from_start(asarray(place), n) if wraps else asarray(place)
 
 
 def _stacked(places: Sequence[Any], outer: Shape) -> Any:
@@ -204,9 +208,10 @@ def getitem(
     mode: Any = None,
     fill_value: Any = None,
     unique_indices: bool = False,
+    wraps: bool = True,
 ) -> Any:
-    """Return `x[index]`."""
-    x, parsed = parse(x, index)
+    """Return `x[index]`; negative positions count from the end where it `wraps`."""
+    x, parsed = parse(*read_windows(x, index), wraps)
     how = _PROMISE if mode is None else GatherScatterMode.from_any(mode)
     picks = [entry for entry in parsed.axes if isinstance(entry, Pick)]
     if any(entry.ndim for entry in picks) or (picks and how is _FILL):
@@ -216,7 +221,7 @@ def getitem(
     assert ranges is not None
     x = _read(x, ranges)
     if not all(entry.known for entry in picks):
-        x = dynamic_slice(x, _starts(parsed), _sizes(parsed, x.shape))
+        x = dynamic_slice(x, _starts(parsed), _sizes(parsed, x.shape), wraps)
     gone = tuple(a for a, entry in enumerate(parsed.axes) if isinstance(entry, Pick))
     return _with_new_axes(squeeze(x, gone) if gone else x, parsed, 0)
 
@@ -255,18 +260,29 @@ _COMBINE: dict[str, Function] = {
 }
 
 
-def update(
-    x: Any, index: Any, kind: str, value: Any, mode: Any = None, unique_indices: bool = False
-) -> Any:
-    """Return `x` with `value` combined into `x[index]` by `kind`: set, add, mul, min or max."""
+class Update(NamedTuple):
+    """How values are put into an array: `kind` is set, add, mul, min or max."""
+
+    kind: str
+    mode: Any = None
+    unique: bool = False
+    wraps: bool = True
+
+
+def update(x: Any, index: Any, values: Any, how: Update) -> Any:
+    """Return `x` with `values` combined into `x[index]`."""
     kept = x.type
-    value = asarray(value)
-    dtype = x.dtype if kind == "set" else promote(x.type, value.type)[0]
-    how = _FILL if mode is None else GatherScatterMode.from_any(mode)
-    wide, parsed = parse(convert(x, dtype, x.weak_type and dtype == x.dtype), index)
+    value = asarray(values)
+    dtype = x.dtype if how.kind == "set" else promote(x.type, value.type)[0]
+    wide, value = convert(x, dtype, x.weak_type and dtype == x.dtype), convert(value, dtype)
+    masked = _write_masked(wide, index, value, how)
+    if masked is not None:
+        return convert(masked, kept.dtype, kept.weak)
+    mode = _FILL if how.mode is None else GatherScatterMode.from_any(how.mode)
+    wide, parsed = parse(wide, index, how.wraps)
     picks = [entry for entry in parsed.axes if isinstance(entry, Pick)]
     write = _write_picks if any(entry.ndim for entry in picks) else _write_window
-    out = write(wide, parsed, kind, convert(value, dtype, wide.weak_type), how, unique_indices)
+    out = write(wide, parsed, convert(value, dtype, wide.weak_type), how._replace(mode=mode))
     return convert(reshape(out, kept.shape), kept.dtype, kept.weak)
 
 
@@ -286,45 +302,41 @@ def _fitted(value: Any, parsed: Parsed, shape: Shape) -> Any:
     return squeeze(value, tuple(new)) if new else value
 
 
-def _write_window(
-    x: Any, parsed: Parsed, kind: str, value: Any, how: GatherScatterMode, unique: bool
-) -> Any:
+def _write_window(x: Any, parsed: Parsed, value: Any, how: Update) -> Any:
     """Update a window that slices and single integers name."""
-    ranges = _as_ranges(parsed, x.shape, clamp=how is _CLIP)
+    ranges = _as_ranges(parsed, x.shape, clamp=how.mode is _CLIP)
     if ranges is None or any(isinstance(n, int) and n == 0 for n in x.shape):
         return x
     part = _read(x, ranges)
     starts, sizes = _starts(parsed), _sizes(parsed, part.shape)
     static = all(isinstance(s, int) for s in starts)
-    window = part if static else dynamic_slice(part, starts, sizes)
+    window = part if static else dynamic_slice(part, starts, sizes, parsed.wraps)
     gone = tuple(a for a, entry in enumerate(parsed.axes) if isinstance(entry, Pick))
     rest = tuple(n for a, n in enumerate(window.shape) if a not in gone)
     value = _fitted(value, parsed, rest)
-    new = _COMBINE[kind](window, expand_dims(value, gone) if gone else value)
+    new = _COMBINE[how.kind](window, expand_dims(value, gone) if gone else value)
     if static:
         return _write(x, ranges, new)
-    if how is not _CLIP:
-        inside = _all_inside(starts, part.shape)
+    if how.mode is not _CLIP:
+        inside = _all_inside(starts, part.shape, parsed.wraps)
         new = select(broadcast_to(inside, new.shape), new, window)
-    return _write(x, ranges, dynamic_update_slice(part, new, starts))
+    return _write(x, ranges, dynamic_update_slice(part, new, starts, parsed.wraps))
 
 
-def _all_inside(starts: Sequence[Any], shape: Shape) -> Any:
-    """Return whether every traced start is a position of its axis, counted from either end."""
+def _all_inside(starts: Sequence[Any], shape: Shape, wraps: bool) -> Any:
+    """Return whether every traced start is a position of its axis."""
     inside = None
     for start, n in zip(starts, shape, strict=True):
         if isinstance(start, int):
             continue
-        place = asarray(_wrapped(start, n))
+        place = asarray(_wrapped(start, n, wraps))
         above = arithmetic.greater_equal(place, 0)
         within = arithmetic.bitwise_and(above, arithmetic.less(place, length_like(place, n)))
         inside = within if inside is None else arithmetic.bitwise_and(inside, within)
     return inside
 
 
-def _write_picks(
-    x: Any, parsed: Parsed, kind: str, value: Any, how: GatherScatterMode, unique: bool
-) -> Any:
+def _write_picks(x: Any, parsed: Parsed, value: Any, how: Update) -> Any:
     """Update what arrays of integers name, within the ranges of the other axes."""
     ranges = _only_ranges(parsed, x.shape)
     part = _read(x, ranges)
@@ -333,17 +345,72 @@ def _write_picks(
     empty = (*plan.shape, *part.shape)
     if any(isinstance(n, int) and n == 0 for n in empty):
         return x
-    op = Scatter(kind, ScatterDimensionNumbers(*plan.numbers), how, unique)
+    unique = how.unique or parsed.distinct
+    op = Scatter(how.kind, ScatterDimensionNumbers(*plan.numbers), how.mode, unique)
     return _write(x, ranges, bind(op, part, plan.indices, value))
+
+
+def _write_masked(x: Any, index: Any, values: Any, how: Update) -> Any:
+    """Update where the traced mask in an index holds, in what the rest of the index names.
+
+    Returns None if there is no such mask, or the values differ from place to place.
+    """
+    items = _items(index)
+    at = masked_item(items)
+    if at is None:
+        return None
+    mask, whole = items[at], (slice(None),) * items[at].ndim
+    rest = (*items[:at], *whole, *items[at + 1 :])
+    part = getitem(x, rest, "clip", wraps=how.wraps)
+    axis = masked_axis(items, at, x.ndim)
+    check_mask(mask, part.shape[axis : axis + mask.ndim])
+    value = spread_values(values, items, at, axis, part.ndim)
+    if value is None:
+        return None
+    there = broadcast_in_dim(mask, part.shape, range(axis, axis + mask.ndim))
+    new = _COMBINE[how.kind](part, broadcast_to(value, part.shape))
+    return update(x, rest, select(there, new, part), how._replace(kind="set"))
+
+
+# --- applying a function ---
+
+
+def applied(x: Any, index: Any, func: Function, how: Update) -> Any:
+    """Return `x` with `func` applied to each element of `x[index]`, as often as it is named."""
+    is_masked = masked_item(_items(index)) is not None
+    times = 1 if how.unique or is_masked else _times(x, index, how)
+    if times == 1 and not is_masked:
+        return update(x, index, func(getitem(x, index, "clip", wraps=how.wraps)), how)
+    counts = update(full(x.shape, 0, types.int32), index, 1, how._replace(kind="add"))
+    return apply_counted(x, counts, func, times)
+
+
+def _times(x: Any, index: Any, how: Update) -> int:
+    """Return how often an index names one element, at most."""
+    x, parsed = parse(x, index, how.wraps)
+    picks = [(e.place, n) for e, n in zip(parsed.axes, x.shape, strict=True) if isinstance(e, Pick)]
+    if not any(np.ndim(place) for place, _ in picks):
+        return 1
+    places = [_wrapped(place, n, how.wraps) for place, n in picks]
+    if not all(isinstance(p, np.ndarray) for p in places):
+        return math.prod(types.broadcast_shapes(*(np.shape(p) for p in places)))  # type: ignore[arg-type]
+    if GatherScatterMode.from_any(how.mode) is _CLIP:
+        places = [np.clip(p, 0, n - 1) for p, (_, n) in zip(places, picks, strict=True)]
+    rows = np.stack([p.ravel() for p in np.broadcast_arrays(*places)], -1)
+    return int(np.unique(rows, axis=0, return_counts=True)[1].max(initial=1))
+
+
+def _items(index: Any) -> tuple[Any, ...]:
+    return index if isinstance(index, tuple) else (index,)
 
 
 def _combined(kind: str) -> Function:
     """Return the update that combines the values with what is there, as `update` does."""
-    return lambda x, index, values, *options: update(x, index, kind, values, *options)
+    return lambda x, index, values, *options: update(x, index, values, Update(kind, *options))
 
 
 def _subtracted(x: Any, index: Any, values: Any, *options: Any) -> Any:
-    return update(x, index, "add", arithmetic.negative(asarray(values)), *options)
+    return update(x, index, arithmetic.negative(asarray(values)), Update("add", *options))
 
 
 def _with_ones(function: Function) -> Function:
@@ -351,7 +418,7 @@ def _with_ones(function: Function) -> Function:
 
     def updated(x: Any, index: Any, values: Any, *options: Any) -> Any:
         ones = full(x.shape, 1, x.dtype, x.weak_type)
-        return function(x, update(ones, index, "mul", values, *options))
+        return function(x, update(ones, index, values, Update("mul", *options)))
 
     return updated
 
@@ -366,8 +433,10 @@ def _updater(updated: Function, what: str) -> Function:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
-        return updated(self.array, self.index, values, mode, unique_indices)
+        options = mode, unique_indices, wrap_negative_indices
+        return updated(self.array, self.index, values, *options)
 
     method.__doc__ = f"Return `x` with `x[index]` {what}."
     return method
@@ -420,9 +489,11 @@ class IndexUpdateRef:
         unique_indices: bool = False,
         mode: Any = None,
         fill_value: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
         """Return `x[index]`; with `mode="fill"`, `fill_value` where that is out of bounds."""
-        return getitem(self.array, self.index, mode, fill_value, unique_indices)
+        wraps = wrap_negative_indices
+        return getitem(self.array, self.index, mode, fill_value, unique_indices, wraps)
 
     def apply(
         self,
@@ -431,9 +502,15 @@ class IndexUpdateRef:
         indices_are_sorted: bool = False,
         unique_indices: bool = False,
         mode: Any = None,
+        wrap_negative_indices: bool = True,
     ) -> Any:
-        """Return `x` with `func` applied to each of the elements, once to each."""
-        return self.set(func(self.get(mode="clip")), unique_indices=unique_indices, mode=mode)
+        """Return `x` with `func` applied to each of the elements, for every time it is named.
+
+        It has a reverse derivative unless there are many traced indices, any of which may be equal;
+        `unique_indices` says that none are.
+        """
+        how = Update("set", mode, unique_indices, wrap_negative_indices)
+        return applied(self.array, self.index, func, how)
 
 
 # --- installing ---

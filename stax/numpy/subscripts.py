@@ -61,19 +61,26 @@ class Parsed(NamedTuple):
     """An index, completed: `axes` has an entry for each axis of the array.
 
     `order` says what the axes of the result are: an axis of the array with a range, `NEW` for a new
-    one, or `PICKED` for those of the arrays, which come where NumPy puts them.
+    one, or `PICKED` for those of the arrays, which come where NumPy puts them.  Negative picks
+    count from the end where the index `wraps`; elsewhere they are out of bounds.  The picks are
+    `distinct` if they are known to name no element twice, those of one mask say.
     """
 
     axes: list[Range | Pick]
     order: list[Any]
+    wraps: bool = True
+    distinct: bool = False
 
 
 NEW, PICKED = "new", "picked"
 
 
-def parse(x: Any, index: Any) -> tuple[Any, Parsed]:
+def parse(x: Any, index: Any, wraps: bool = True) -> tuple[Any, Parsed]:
     """Return the parsed index, and `x` with an axis for each single truth value in the index."""
-    items = [item for part in _items(index) for item in _expand(part)]
+    groups = [_expand(part) for part in _items(index)]
+    items = [item for group in groups for item in group]
+    many = [group for group in groups if any(map(_is_many, group))]
+    distinct = len(many) < 2 and all(isinstance(i, _Mask) for group in many for i in group)
     consumed = sum(not (item is None or item is Ellipsis) for item in items)
     truths = sum(isinstance(item, _Truth) for item in items)
     room = x.ndim - (consumed - truths)
@@ -95,7 +102,12 @@ def parse(x: Any, index: Any) -> tuple[Any, Parsed]:
     entries = [item for item in items if item is not None]
     new = tuple(a for a, item in enumerate(entries) if isinstance(item, _Truth))
     x = expand_dims(x, new) if new else x
-    return x, _complete(items, x.shape, together)
+    return x, _complete(items, x.shape, together)._replace(wraps=wraps, distinct=distinct)
+
+
+def _is_many(item: Any) -> bool:
+    """Say whether an item of an index stands for an array of positions."""
+    return isinstance(item, _Mask) or (hasattr(item, "ndim") and item.ndim > 0)
 
 
 def _is_pick(item: Any) -> bool:

@@ -21,7 +21,8 @@ from stax.operators.index import GatherDimensionNumbers, gather
 from stax.operators.reduce import reduce_sum
 from stax.operators.reshape import expand_dims, move_axis, reshape
 from stax.operators.shape import broadcast_to, iota, pad, slice_
-from stax.types import canonical_axis, check_dtype
+from stax.trace import full
+from stax.types import Shape, canonical_axis, check_dtype
 
 
 def _indices(name: str, indices: Any) -> Any:
@@ -58,6 +59,9 @@ def take(
     axis = canonical_axis(axis, a.ndim)
     length = a.shape[axis]
     indices, how = _wrapped(indices, length, mode)
+    shape = (*a.shape[:axis], *indices.shape, *a.shape[axis + 1 :])
+    if _is_empty(shape):
+        return full(shape, 0, a.dtype, a.weak_type)
     after = range(axis + indices.ndim, a.ndim - 1 + indices.ndim)
     numbers = GatherDimensionNumbers((*range(axis), *after), (axis,), (axis,))
     sizes = tuple(1 if i == axis else n for i, n in enumerate(a.shape))
@@ -65,6 +69,10 @@ def take(
     return gather(
         a, places, numbers, sizes, unique_indices=unique_indices, mode=how, fill_value=fill_value
     )
+
+
+def _is_empty(shape: Shape) -> bool:
+    return any(isinstance(n, int) and n == 0 for n in shape)
 
 
 def _wrapped(indices: Any, length: Any, mode: Any) -> tuple[Any, Any]:
@@ -114,8 +122,12 @@ def take_along_axis(
     others = tuple(i for i in range(arr.ndim) if i != axis)
     shared = types.broadcast_shapes(*(tuple(x.shape[i] for i in others) for x in (arr, indices)))
     length, count = arr.shape[axis], indices.shape[axis]
+    if _is_empty((*shared, count)):
+        return full((*shared[:axis], count, *shared[axis:]), 0, arr.dtype, arr.weak_type)
     arr = broadcast_to(arr, (*shared[:axis], length, *shared[axis:]))
     indices = broadcast_to(indices, (*shared[:axis], count, *shared[axis:]))
+    if 0 in arr.shape:
+        return full(indices.shape, 0, arr.dtype)
     how = "fill" if mode is None else mode
     if wrap_negative_indices or mode == "wrap":
         indices, how = _wrapped(indices, length, mode)
@@ -189,8 +201,11 @@ def trace(
     found = diagonal(a, offset, axis1, axis2)
     if dtype is not None:
         found = convert(found, check_dtype(dtype))
-    elif not types.is_inexact(found.dtype) and found.dtype.itemsize < 4:
-        found = convert(found, types.uint32 if found.dtype.kind == "u" else types.int32)
+    elif types.is_bool(found.dtype):
+        found = convert(found, types.int_dtype())
+    elif types.is_integer(found.dtype) and found.dtype.itemsize < types.int_dtype().itemsize:
+        wide = types.check_dtype(f"{found.dtype.kind}{types.int_dtype().itemsize}")
+        found = convert(found, wide)
     return reduce_sum(found, (found.ndim - 1,))
 
 

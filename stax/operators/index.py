@@ -509,8 +509,9 @@ def default_fill(dtype: Any) -> Any:
         return math.nan
     if types.is_bool(dtype):
         return True
-    limits = np.iinfo(dtype)
-    return int(limits.max if dtype.kind == "u" else limits.min)
+    stored = types.storage(dtype)
+    limits = np.iinfo(stored)
+    return int(limits.max if stored.kind == "u" else limits.min)
 
 
 def _scatter(kind: str) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from stax import types
 from stax.errors import ArgumentValueError, DTypeError, ShapeError
-from stax.extent import Dimension, product
+from stax.extent import product
 from stax.op import Batch, Op
 from stax.operators.broadcast import (
     LinearOp,
@@ -29,7 +29,7 @@ from stax.operators.broadcast import (
     reduce_with,
 )
 from stax.operators.elementwise import add, convert, div, eq, like, maximum, minimum, mul, select
-from stax.operators.reshape import reshape, rev, transpose
+from stax.operators.reshape import expand_dims, reshape, rev, transpose
 from stax.operators.shape import concatenate, pad, slice_in_dim
 from stax.trace import Proxy, bind, full, type_of
 from stax.types import (
@@ -38,6 +38,7 @@ from stax.types import (
     canonical_axis,
     is_bits,
     is_number,
+    is_numeric,
     is_ordered,
 )
 
@@ -105,9 +106,12 @@ def reduce_prod(x: Any, axes: int | Sequence[int] | None = None) -> Any:
 
 
 class Extreme(Reduction):
-    """Base of max and min: NaN wins, and an empty one does not exist."""
+    """Base of max and min: NaN wins, and an empty one does not exist.
 
-    accepts = staticmethod(is_ordered)
+    Complex numbers are ordered by real, then by imaginary parts.
+    """
+
+    accepts = staticmethod(is_numeric)
 
     def abstract_eval(self, *operands: ArrayType) -> ArrayType:
         result = super().abstract_eval(*operands)
@@ -196,6 +200,16 @@ class ReduceOr(Bitwise):
     ufunc: ClassVar[np.ufunc] = np.bitwise_or
 
 
+@dataclass(frozen=True, eq=False)
+class ReduceXor(Bitwise):
+    """Whether an odd number holds over `axes`, bit by bit for integers."""
+
+    axes: tuple[int, ...]
+    name: ClassVar[str] = "reduce_xor"
+    combine: ClassVar[str] = "xor"
+    ufunc: ClassVar[np.ufunc] = np.bitwise_xor
+
+
 def reduce_and(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     """Return whether all of `x` hold over `axes`, bit by bit for integers."""
     return reduce_with(ReduceAnd, x, axes)
@@ -204,6 +218,11 @@ def reduce_and(x: Any, axes: int | Sequence[int] | None = None) -> Any:
 def reduce_or(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     """Return whether any of `x` holds over `axes`, bit by bit for integers."""
     return reduce_with(ReduceOr, x, axes)
+
+
+def reduce_xor(x: Any, axes: int | Sequence[int] | None = None) -> Any:
+    """Return whether an odd number of `x` holds over `axes`, bit by bit for integers."""
+    return reduce_with(ReduceXor, x, axes)
 
 
 # --- places of extremes ---
@@ -358,8 +377,8 @@ class Dual(Cumulative):
         return rev(result, self.axis) if self.reverse else result
 
 
-def running(join: Callable[..., Any], pair: tuple[Any, Any], axis: int) -> tuple[Any, Any]:
-    """Return the running values of an associative `join` of pairs of arrays along `axis`.
+def running(join: Callable[..., Any], pair: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
+    """Return the running values of an associative `join` of tuples of arrays along `axis`.
 
     Neighbours are joined, the half as many pairs are scanned, and the places between them filled
     in, which takes work in proportion to the length and a depth of its logarithm.
@@ -378,20 +397,19 @@ def running(join: Callable[..., Any], pair: tuple[Any, Any], axis: int) -> tuple
         between = join(part(odd, 0, (n - 1) // 2, 1), part(pair, 2, n, 2))
         first = part(pair, 0, 1, 1)
         even = tuple(concatenate(both, axis) for both in zip(first, between, strict=True))
-    x, t = (_interleaved(a, b, axis) for a, b in zip(even, odd, strict=True))
-    return x, t
+    return tuple(_interleaved(a, b, axis) for a, b in zip(even, odd, strict=True))
 
 
 def _interleaved(even: Any, odd: Any, axis: int) -> Any:
     """Return an array whose even and odd places along `axis` come from two arrays."""
     type_ = type_of(even)
-    missing = type_.shape[axis] - type_of(odd).shape[axis]
-    config: list[tuple[Dimension, Dimension, int]] = [(0, 0, 0)] * type_.ndim
-    zero = full((), 0, type_.dtype)
-    config[axis] = (0, 1 - missing, 1)
-    evens = pad(even, zero, config)
-    config[axis] = (1, missing, 1)
-    return add(evens, pad(odd, zero, config))
+    count, missing = type_.shape[axis], type_.shape[axis] - type_of(odd).shape[axis]
+    if missing:
+        config = [(0, missing if a == axis else 0, 0) for a in range(type_.ndim)]
+        odd = pad(odd, full((), 0, type_.dtype), config)
+    pairs = concatenate([expand_dims(x, axis + 1) for x in (even, odd)], axis + 1)
+    merged = (*type_.shape[:axis], 2 * count, *type_.shape[axis + 1 :])
+    return slice_in_dim(reshape(pairs, merged), 0, 2 * count - missing, axis=axis)
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,7 +442,7 @@ class CumMax(Dual):
     name: ClassVar[str] = "cummax"
     ufunc: ClassVar[np.ufunc] = np.maximum
     combine: ClassVar[str] = "maximum"
-    accepts = staticmethod(is_ordered)
+    accepts = staticmethod(is_numeric)
     join = staticmethod(_extreme(maximum))
 
 
@@ -435,7 +453,7 @@ class CumMin(Dual):
     name: ClassVar[str] = "cummin"
     ufunc: ClassVar[np.ufunc] = np.minimum
     combine: ClassVar[str] = "minimum"
-    accepts = staticmethod(is_ordered)
+    accepts = staticmethod(is_numeric)
     join = staticmethod(_extreme(minimum))
 
 

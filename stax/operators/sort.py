@@ -65,6 +65,50 @@ class Sort(Op):
         return bind(op, *lead_all(batch, flags, inputs))
 
 
+@dataclass(frozen=True, eq=False)
+class TopK(Op):
+    """The `k` largest elements along the last axis, in falling order, and their places.
+
+    Of equal elements the first comes first; NaN counts as largest.
+    """
+
+    k: int
+    name: ClassVar[str] = "top_k"
+
+    def abstract_eval(self, *operands: ArrayType) -> Type:
+        (x,) = operands
+        n = x.shape[-1] if x.shape else 0
+        if not x.shape or (isinstance(n, int) and not 1 <= self.k <= n):
+            raise ShapeError(f"top_k: there are not {self.k} elements along the last axis of {x}.")
+        if not types.is_ordered(x.dtype):
+            raise DTypeError(f"top_k: {x} has no order.", advice="Take its absolute values.")
+        shape = (*x.shape[:-1], self.k)
+        return TupleType((x.with_shape(shape), ArrayType(types.int32, shape, x.weak)))
+
+    def evaluate(self, *arrays: np.ndarray) -> Any:
+        (x,) = arrays
+        # Sorted backwards and read backwards, elements that tie keep their order.
+        back = np.flip(x.astype(accumulator(x.dtype), copy=False), -1)
+        order = np.flip(np.lexsort((back,), axis=-1), -1)[..., : self.k]
+        places = x.shape[-1] - 1 - order
+        return np.take_along_axis(x, places, -1), places.astype(np.int32)
+
+    def jvp(self, out: Proxy, primals: Sequence[Proxy], tangents: Sequence[Proxy | None]) -> Any:
+        (t,) = tangents
+        if t is None:
+            return [None, None]
+        return [take_along(t, results(out)[1], type_of(t).ndim - 1), None]
+
+    def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:
+        return bind(self, *inputs)
+
+
+def top_k(x: Any, k: int) -> tuple[Any, Any]:
+    """Return the `k` largest elements along the last axis and their places."""
+    values, places = results(bind(TopK(k), x))
+    return values, places
+
+
 def sort_order(keys: Sequence[Any], axis: int) -> Any:
     """Return the places that the elements of the sorted keys come from; ties keep their order."""
     shape = type_of(keys[0]).shape
