@@ -19,13 +19,51 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from stax.errors import ArgumentValueError, UnsupportedError
+
 
 def _flag(name: str, default: bool = False) -> bool:
     return os.environ.get(name, str(int(default))).lower() in ("1", "true", "yes", "on")
 
 
+# Settings of JAX that have one value here; another one is refused.
+FIXED: dict[str, Any] = {
+    "debug_infs": False,
+    "debug_key_reuse": False,
+    "debug_nans": False,
+    "default_device": None,
+    "default_prng_impl": "threefry2x32",
+    "enable_custom_prng": False,
+    "no_execution": False,
+    "no_tracing": False,
+    "numpy_rank_promotion": "allow",
+    "platform_name": "cpu",
+    "platforms": "cpu",
+    "threefry_partitionable": True,
+}
+# Settings of JAX that change no result; any value is accepted and remembered.
+IGNORED: dict[str, Any] = {
+    "check_tracer_leaks": True,
+    "compilation_cache_dir": None,
+    "cpu_enable_async_dispatch": False,
+    "enable_checks": False,
+    "enable_compilation_cache": True,
+    "explain_cache_misses": False,
+    "log_compiles": False,
+    "persistent_cache_min_compile_time_secs": 0.0,
+    "persistent_cache_min_entry_size_bytes": 0,
+    "softmax_custom_jvp": True,
+    "traceback_filtering": "auto",
+}
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "enable_x64": (True, False),
+    "disable_jit": (True, False),
+    "numpy_dtype_promotion": ("standard", "strict"),
+}
+
+
 class Config:
-    """The settings in force; attribute access reads them."""
+    """The settings in force; attribute access reads them.  Names may carry JAX's `jax_` prefix."""
 
     def __init__(self, **defaults: Any) -> None:
         self._defaults = defaults
@@ -37,28 +75,47 @@ class Config:
         self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
+        # Settings of our own are properties, which are faster.
+        name = name.removeprefix("jax_")
+        if name in self.__dict__.get("_defaults", ()):
+            return self._read(name)
+        for others in (FIXED, IGNORED):
+            if name in others:
+                return others[name]
+        raise AttributeError(f"unknown setting {name!r}")
+
+    def _read(self, name: str) -> Any:
         overrides = self._overrides.get()
         if overrides is not None and name in overrides:
             return overrides[name]
-        try:
-            return self.__dict__["_defaults"][name]
-        except KeyError:
-            raise AttributeError(f"unknown setting {name!r}") from None
+        return self._defaults[name]
+
+    def read(self, name: str) -> Any:
+        """Return the value of the setting `name`; raises AttributeError for an unknown one."""
+        return getattr(self, name)
 
     def update(self, name: str, value: Any) -> None:
-        """Set `name` for the whole process; names may carry JAX's `jax_` prefix."""
+        """Set `name` for the whole process.
+
+        Raises AttributeError for an unknown setting, ValueError for a value that it cannot have,
+        UnsupportedError where JAX has the value and Stax does not.
+        """
         name = name.removeprefix("jax_")
-        self._check(name)
-        self._defaults[name] = value
-        for listener in self.listeners:
-            listener(self.active_overrides)
+        self._check(name, value)
+        if name in IGNORED:
+            IGNORED[name] = value
+        elif name not in FIXED:
+            self._defaults[name] = value
+            for listener in self.listeners:
+                listener(self.active_overrides)
 
     @contextmanager
     def override(self, **settings: Any) -> Iterator[None]:
         """Put `settings` in force for a block."""
-        for name in settings:
-            self._check(name)
-        token = self._overrides.set({**(self._overrides.get() or {}), **settings})
+        for name, value in settings.items():
+            self._check(name, value)
+        ours = {name: value for name, value in settings.items() if name in self._defaults}
+        token = self._overrides.set({**(self._overrides.get() or {}), **ours})
         self._count(1)
         try:
             yield
@@ -66,9 +123,20 @@ class Config:
             self._overrides.reset(token)
             self._count(-1)
 
-    def _check(self, name: str) -> None:
-        if name not in self._defaults:
+    def _check(self, name: str, value: Any) -> None:
+        if name in FIXED:
+            if value is not None and value != FIXED[name]:
+                raise UnsupportedError(
+                    f"the setting {name}={value!r} of JAX is not supported.",
+                    advice=f"It is {FIXED[name]!r} here, whatever the program.",
+                )
+        elif name not in self._defaults and name not in IGNORED:
             raise AttributeError(f"unknown setting {name!r}")
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise ArgumentValueError(
+                f"the setting {name} cannot be {value!r}.",
+                advice=f"It is one of {', '.join(map(repr, _CHOICES[name]))}.",
+            )
 
     def _count(self, step: int) -> None:
         with self._lock:
@@ -76,9 +144,23 @@ class Config:
         for listener in self.listeners:
             listener(self.active_overrides)
 
+    def _forget_lock(self) -> None:
+        # Another thread may have held it when the process was forked.
+        self._lock = threading.Lock()
+
     def key(self) -> tuple[Any, ...]:
         """What a compiled variant depends on."""
-        return (self.enable_x64, self.default_matmul_precision, self.numpy_dtype_promotion)
+        if self._overrides.get() is None:
+            defaults = self._defaults
+            return tuple([defaults[name] for name in _KEY])
+        return tuple([self._read(name) for name in _KEY])
+
+
+_KEY = ("enable_x64", "default_matmul_precision", "numpy_dtype_promotion")
+
+
+def _setting(name: str) -> property:
+    return property(lambda self: self._read(name))
 
 
 config = Config(
@@ -90,6 +172,10 @@ config = Config(
     strict=_flag("STAX_STRICT"),
     full_traceback=_flag("STAX_FULL_TRACEBACK"),
 )
+for _name in config._defaults:
+    setattr(Config, _name, _setting(_name))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=config._forget_lock)
 
 
 def enable_x64(new_val: bool = True) -> Any:
@@ -110,3 +196,31 @@ def default_matmul_precision(new_val: Any) -> Any:
 def numpy_dtype_promotion(new_val: str) -> Any:
     """Choose `"standard"` or `"strict"` dtype promotion, for a `with` block."""
     return config.override(numpy_dtype_promotion=new_val)
+
+
+def debug_nans(new_val: bool = True) -> Any:
+    """Accept False, for a `with` block; True raises UnsupportedError: NaN are not looked for."""
+    return config.override(debug_nans=new_val)
+
+
+def debug_infs(new_val: bool = True) -> Any:
+    """Accept False, for a `with` block; True raises UnsupportedError: inf are not looked for."""
+    return config.override(debug_infs=new_val)
+
+
+def numpy_rank_promotion(new_val: str) -> Any:
+    """Accept "allow", for a `with` block; JAX's other values raise UnsupportedError."""
+    return config.override(numpy_rank_promotion=new_val)
+
+
+def log_compiles(new_val: bool = True) -> Any:
+    """Do nothing, for a `with` block; `jit(f).variants()` lists what was compiled."""
+    return config.override(log_compiles=new_val)
+
+
+def check_tracer_leaks(new_val: bool = True) -> Any:
+    """Do nothing, for a `with` block: traced arrays that leak are always noticed."""
+    return config.override(check_tracer_leaks=new_val)
+
+
+checking_leaks = check_tracer_leaks

@@ -17,7 +17,7 @@ import numpy as np
 
 from stax import types
 from stax.array import asarray
-from stax.errors import ArgumentError
+from stax.errors import ArgumentError, ArgumentValueError, DTypeError, TypePromotionError
 from stax.trace import is_array, type_of
 from stax.types import (
     ArrayType,
@@ -30,9 +30,9 @@ from stax.types import (
 )
 
 __all__ = [
-    "bfloat16", "can_cast", "canonicalize_dtype", "extended", "finfo", "float0", "iinfo",
-    "is_dtype", "isdtype", "issubdtype", "itemsize_bits", "prng_key", "promote_types",
-    "result_type", "scalar_type_of",
+    "TypePromotionError", "bfloat16", "can_cast", "canonicalize_dtype", "extended", "finfo",
+    "float0", "iinfo", "is_dtype", "isdtype", "issubdtype", "itemsize_bits", "prng_key",
+    "promote_types", "result_type", "scalar_type_of",
 ]  # fmt: skip
 
 
@@ -84,12 +84,19 @@ class prng_key(extended):
 
 def finfo(dtype: Any) -> Any:
     """Return the limits of a floating type: eps, max, tiny, ..."""
-    return ml_dtypes.finfo(check_dtype(dtype))
+    return ml_dtypes.finfo(_numbers_dtype(dtype))
 
 
 def iinfo(int_type: Any) -> Any:
     """Return the limits of an integer type: min and max."""
-    return ml_dtypes.iinfo(check_dtype(int_type))
+    return ml_dtypes.iinfo(_numbers_dtype(int_type))
+
+
+def _numbers_dtype(value: Any) -> Any:
+    """Return the dtype of numbers or of their type; Python's numbers are 64 bits wide here."""
+    if isinstance(value, type | np.dtype | str | ScalarType):
+        return np.dtype(value) if value in (int, float, complex) else check_dtype(value)
+    return np.dtype(type(value)) if types.is_python_number(value) else np.dtype(_own_dtype(value))
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
@@ -110,8 +117,11 @@ def issubdtype(a: Any, b: Any) -> bool:
     if isinstance(a, KeyType):
         return b is a or (isinstance(b, type) and issubclass(prng_key, b))
     kind = isinstance(b, type) and issubclass(b, np.generic)
-    if kind and isinstance(a, type) and issubclass(a, np.generic):
-        return issubclass(a, b)
+    if isinstance(a, type) and issubclass(a, np.generic):
+        if kind:
+            return issubclass(a, b)
+        if a in _ABSTRACT:  # a kind is no dtype
+            return False
     dtype = np.dtype(a)
     if kind:
         # NumPy does not know that bfloat16 is a floating type.
@@ -120,6 +130,10 @@ def issubdtype(a: Any, b: Any) -> bool:
     return not isinstance(b, KeyType) and dtype == np.dtype(b)
 
 
+_ABSTRACT = {
+    *(np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact),
+    *(np.floating, np.complexfloating, np.flexible, np.character, extended, prng_key),
+}
 _KINDS = {
     "bool": types.is_bool,
     "signed integer": lambda d: d.kind == "i",
@@ -136,8 +150,13 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
     found = check_dtype(dtype)
-    if isinstance(kind, str) and kind in _KINDS:
-        return bool(_KINDS[kind](found))
+    if isinstance(kind, str):
+        if kind in _KINDS:
+            return bool(_KINDS[kind](found))
+        if kind not in types.SHORT_NAMES and kind not in map(str, types.NUMERIC):
+            raise ArgumentValueError(
+                f"isdtype: {kind!r} is no kind of dtype.", advice=f"Kinds are {', '.join(_KINDS)}."
+            )
     return bool(found == check_dtype(kind))
 
 
@@ -161,7 +180,7 @@ def _argument_type(value: Any) -> ArrayType:
     if isinstance(value, type) and value in (bool, int, float, complex):
         return scalar_type(value(0))
     if is_dtype(value):
-        return ArrayType(check_dtype(value), ())
+        return ArrayType(canonical_dtype(value), ())
     if is_array(value):
         return ArrayType(value.dtype, (), value.weak_type)
     if value is None:
@@ -183,14 +202,38 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
 
 
 def promote_types(a: Any, b: Any) -> Any:
-    """Return the dtype that two dtypes are promoted to."""
-    return types.promote(_argument_type(a), _argument_type(b))[0]
+    """Return the dtype that two dtypes are promoted to, 64 bits wide if one of them is.
+
+    Python's number types are weak; where nothing else is given they are 64 bits wide.
+    """
+    return types.least_upper_dtype(_promoted_type(a), _promoted_type(b))
+
+
+def _own_dtype(value: Any) -> Any:
+    """Return the dtype that an array or a NumPy number has; of anything else, the thing itself."""
+    return value if isinstance(value, type) else getattr(value, "dtype", value)
+
+
+def _promoted_type(value: Any) -> ArrayType:
+    if isinstance(value, type) and value in (int, float, complex):
+        return scalar_type(value(0))
+    if types.is_python_number(value) or value is None or isinstance(value, np.ndarray):
+        raise DTypeError(
+            f"promote_types takes dtypes, not {value!r}.", advice="Use result_type for arrays."
+        )
+    return ArrayType(check_dtype(_own_dtype(value)), ())
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    """Say whether NumPy's rule `casting` allows a conversion."""
-    source = from_.dtype if is_array(from_) else from_
-    return bool(np.can_cast(np.dtype(source), np.dtype(to), casting))
+    """Say whether NumPy's rule `casting` allows a conversion; raises DTypeError for numbers."""
+    for given in (from_, to):
+        if given is None or types.is_python_number(given):
+            raise DTypeError(
+                f"can_cast takes dtypes and arrays, not {given!r}.",
+                advice="Name a dtype, such as float32.",
+            )
+    target = to if isinstance(to, np.ndarray) else _own_dtype(to)
+    return bool(np.can_cast(np.dtype(_own_dtype(from_)), np.dtype(target), casting))
 
 
 key = key_fry

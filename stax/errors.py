@@ -71,6 +71,10 @@ class DTypeError(StaxError, TypeError):
     """A dtype is not accepted by the op, or two dtypes do not go together."""
 
 
+class TypePromotionError(DTypeError, ValueError):
+    """Operands have no common dtype, or strict promotion refuses it; a ValueError in JAX."""
+
+
 class ArgumentError(StaxError, TypeError):
     """An argument is not what the function accepts (not an array, not hashable, ...)."""
 
@@ -99,7 +103,15 @@ class LoweringError(StaxError, NotImplementedError):
     """A backend cannot compile an op."""
 
 
-class ConcretizationTypeError(StaxError, TypeError):
+class JAXTypeError(StaxError, TypeError):
+    """Base, under JAX's name, of what traced arrays cannot do."""
+
+
+class JAXIndexError(StaxError, IndexError):
+    """Base, under JAX's name, of how traced arrays cannot be an index."""
+
+
+class ConcretizationTypeError(JAXTypeError):
     """The value of a traced array was needed where tracing has only its type."""
 
 
@@ -107,19 +119,19 @@ class TracerBoolConversionError(ConcretizationTypeError):
     """The truth of a traced array was needed (`if`, `while`, `and`, `bool()`)."""
 
 
-class TracerArrayConversionError(StaxError, TypeError):
+class TracerArrayConversionError(JAXTypeError):
     """A traced array was handed to NumPy, which needs its values."""
 
 
-class TracerIntegerConversionError(StaxError, TypeError):
+class TracerIntegerConversionError(JAXTypeError):
     """A traced array was used as a Python integer (an index of a list, `range`, a shape)."""
 
 
-class NonConcreteBooleanIndexError(StaxError, IndexError):
+class NonConcreteBooleanIndexError(JAXIndexError):
     """A traced boolean mask was used as an index, so the shape of the result is unknown."""
 
 
-class UnexpectedTracerError(StaxError, TypeError):
+class UnexpectedTracerError(JAXTypeError):
     """A traced array was used after its trace ended, or outside the function that made it."""
 
 
@@ -131,12 +143,24 @@ class ImmutableArrayError(StaxError, TypeError):
     """An array was assigned to in place."""
 
 
-class DeletedArrayError(StaxError, RuntimeError):
+class JaxRuntimeError(StaxError, RuntimeError):
+    """Base, under JAX's name, of what goes wrong while a program runs."""
+
+
+class DeletedArrayError(JaxRuntimeError):
     """An array was used after it was donated or deleted."""
 
 
 class InternalError(StaxError, RuntimeError):
     """A pass broke its own rules; this is a bug in the library."""
+
+
+class JaxprTypeError(InternalError, TypeError):
+    """A graph is not well formed."""
+
+
+class KeyReuseError(JAXTypeError):
+    """A random key was used twice; nothing here raises it, as in JAX outside of debug_key_reuse."""
 
 
 class FallbackWarning(UserWarning):

@@ -11,22 +11,22 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import os
 import sys
-import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from stax import tree
 from stax.api.abstract import ShapeDtypeStruct
+from stax.api.leaf_calls import MISSED, LeafCalls
 from stax.api.stages import Lowered
 from stax.api.tracing import (
     Traced,
+    check_callable,
     flatten_arguments,
     function_name,
     labels,
@@ -35,17 +35,21 @@ from stax.api.tracing import (
     trace_function,
     with_static,
 )
-from stax.array import Array, array_from_numpy
+from stax.array import Array, array_from_numpy, value_of
 from stax.config import config
-from stax.errors import ArgumentError, ArgumentValueError, FallbackWarning, LoweringError
+from stax.errors import ArgumentValueError, FallbackWarning, LoweringError
 from stax.extent import symbol
 from stax.graph import Graph
 from stax.interpreters.evaluate import evaluate
 from stax.interpreters.interpret import inline
 from stax.runtime.compiler import CompiledProgram, compile_graph
 from stax.runtime.entry import make_entry
-from stax.trace import current_trace, links
+from stax.runtime.forking import Lock
+from stax.trace import current_trace, links, recorder
 from stax.types import ArrayType
+
+# Variants that a jitted function keeps at once.
+MOST_VARIANTS = 4096
 
 
 @dataclass(eq=False)
@@ -57,7 +61,8 @@ class Variant:
     program: CompiledProgram | None = None
     calls: int = 0
     fallback: str = ""
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: Lock = field(default_factory=Lock)
+    generation: Any = None  # that of the native calls which know it
 
     def __repr__(self) -> str:
         shown = ", ".join(map(repr, self.traced.graph.input_types))
@@ -123,6 +128,12 @@ class Options:
 _live: weakref.WeakSet[_Specializer] = weakref.WeakSet()
 
 
+def clear_caches() -> None:
+    """Forget the compiled variants of all jitted functions; each compiles again when called."""
+    for specializer in list(_live):
+        specializer.clear()
+
+
 def _on_config(active: int) -> None:
     """Send calls through Python while a setting is overridden; the entries do not look at it."""
     for specializer in list(_live):
@@ -132,17 +143,41 @@ def _on_config(active: int) -> None:
 config.listeners.append(_on_config)
 
 
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the cycle collector out while graphs grow: each pass over the heap would visit them all,
-    which makes tracing and compiling quadratic in the size of the program."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
+class _Collection:
+    """Keeps the cycle collector out while graphs grow: each pass over the heap would visit them
+    all, which makes tracing and compiling quadratic in the size of the program."""
+
+    def __init__(self) -> None:
+        self.blocks = 0
+        self.was_enabled = False
+        self.lock = Lock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._resume)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Pause it for a block; blocks may overlap, in several threads."""
+        with self.lock:
+            if not self.blocks:
+                self.was_enabled = gc.isenabled()
+            self.blocks += 1
+            gc.disable()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.blocks = max(0, self.blocks - 1)
+                if not self.blocks and self.was_enabled:
+                    gc.enable()
+
+    def _resume(self) -> None:
+        """Let the collector run in the child of a fork, where no other thread pauses it."""
+        if self.blocks and self.was_enabled:
             gc.enable()
+        self.blocks = 0
+
+
+_collection = _Collection()
 
 
 class _Given(NamedTuple):
@@ -159,6 +194,15 @@ class _Given(NamedTuple):
         return tuple([(place, type(value), value) for place, value in static])
 
 
+class _Places(NamedTuple):
+    """Which arguments of a call are static and which are not, by position and by name."""
+
+    fixed: Sequence[int]
+    others: Sequence[int]
+    fixed_names: Sequence[str]
+    other_names: Sequence[str]
+
+
 class _Specializer:
     """What is behind a jitted function: its variants, by key."""
 
@@ -169,66 +213,77 @@ class _Specializer:
         self.names = positional_names(fun)
         self.entry: Any = None
         self.entry_key = config.key()
-        self.usable = not config.active_overrides
-        # By structure and types: the native call over leaves, and how to rebuild the result.
-        self.flat: dict[Any, tuple[Callable[..., Any], tree.TreeDef]] = {}
+        self.usable = not (config.active_overrides or config.disable_jit)
+        self.leaf_calls = LeafCalls()
+        self.generation = object()  # of the programs that native calls know
+        self.places: dict[Any, _Places] = {}  # by number of positions and names of a call
+        self.has_static = bool(options.static_argnums or options.static_argnames)
+        self.donates = bool(options.donate_argnums or options.donate_argnames)
         _live.add(self)
 
     # --- the native entry ---
 
     def reset_entry(self, usable: bool) -> None:
-        """Let the native entry run the variants of the configuration in force, or none."""
-        self.usable = usable and config.key() == self.entry_key and not config.disable_jit
+        """Let native calls run the variants of the configuration in force, or none."""
+        if usable and config.key() != self.entry_key:
+            self.entry_key = config.key()
+            self._forget_native_calls()
+        self.usable = usable and not config.disable_jit
         if self.entry is not None:
             self.entry.enable(self.usable)
 
-    def add_to_entry(self, variant: Variant, arguments: Any) -> None:
-        """Let native entries run a variant, if its leaves are arrays and no option hinders."""
-        program = variant.program
-        if not (program and program.is_static and self.options.is_plain and self.usable):
-            return
-        if not all(type(x) is Array for x in arguments.leaves):
+    def _forget_native_calls(self) -> None:
+        """Let native calls know no variant; each is added again when it is called next."""
+        self.generation = object()
+        self.leaf_calls.clear()
+        if self.entry is not None:
+            self.entry.clear()
+
+    def _add_native_calls(self, variant: Variant) -> None:
+        """Let native calls run a variant from now on, where no option hinders."""
+        program, (treedef, types, static, _) = variant.program, variant.key
+        variant.generation = self.generation
+        if program is None or not program.is_static or self.options.dynamic:
             return
         out, captures = variant.traced.out_tree, variant.traced.captures
-        args, kwargs = arguments.treedef.unflatten(arguments.leaves)
+        self.leaf_calls.add((treedef, types, static), program, captures, out)
+        args, kwargs = treedef.unflatten(types)
         is_tuple = out == tree.tree_structure((0,) * out.num_leaves)
-        is_flat = not kwargs and len(args) == len(arguments.leaves)
-        if is_flat and (tree.treedef_is_leaf(out) or is_tuple):
+        is_flat = not kwargs and len(args) == len(types)
+        is_one = out.num_leaves == 1 and tree.treedef_is_leaf(out)
+        if self.options.is_plain and is_flat and (is_one or is_tuple):
             program.add_to(self.entry, captures, is_tuple)
-            return
-        entry = make_entry(_missed, Array)
-        program.add_to(entry, captures, True)
-        self.flat[arguments.treedef, tuple(arguments.types)] = entry.call, out
 
     # --- calls ---
 
     def call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the function on any arguments."""
-        if self.flat and self.usable:
-            leaves, treedef = tree.tree_flatten((args, kwargs))
-            found = self.flat.get(
-                (treedef, tuple([x.type if type(x) is Array else None for x in leaves]))
-            )
-            outs: Any = found[0](*leaves) if found else _MISSED
-            if found and outs is not _MISSED:
-                return found[1].unflatten(outs)
+        given = self._split(args, kwargs)
+        if self.usable and self.leaf_calls and current_trace() is None:
+            if self.donates:
+                self._check_donated(args, kwargs)
+            result = self.leaf_calls.run(given.args, given.kwargs, given.static_key())
+            if result is not MISSED:
+                self._donate(args, kwargs)
+                return result
         if config.disable_jit:
             return self.fun(*args, **kwargs)
-        variant, arguments = self._find(args, kwargs)
+        variant, arguments = self._find(given)
         traced = variant.traced
-        if current_trace() is not None:
+        if recorder(arguments.leaves) is not None:
             outs = inline(traced.graph, [*arguments.leaves, *traced.captures])
             return traced.out_tree.unflatten(outs)
+        self._check_donated(args, kwargs)
         outs = self._run(variant, arguments)
         self._donate(args, kwargs)
         return traced.out_tree.unflatten(outs)
 
     def variant(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
         """Return the specialization for these arguments, traced."""
-        return self._find(tuple(args), dict(kwargs))[0]
+        return self._find(self._split(tuple(args), dict(kwargs)))[0]
 
-    def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Variant, Any]:
-        given = self._split(args, kwargs)
+    def _find(self, given: _Given) -> tuple[Variant, Any]:
+        self._check_static(given)
         arguments = flatten_arguments("jit", given.args, given.kwargs)
         types = self._dynamic_types(given, arguments) if self.options.dynamic else arguments.types
         key = (arguments.treedef, tuple(types), given.static_key(), config.key())
@@ -241,31 +296,45 @@ class _Specializer:
     def _trace(self, key: Any, given: _Given, arguments: Any, types: Any) -> Variant:
         fun = with_static(self.fun, given.fixed, given.fixed_names)
         names = labels(fun, given.args, given.kwargs)
-        with _no_collection():
+        with _collection.paused():
             traced = trace_function(fun, arguments, "jit", types=types, names=names)
         # Tracing runs the user's code, which may wait for another thread, so no lock is held; of
         # threads that trace the same variant at once, the first to end is the one that is kept.
         variant = Variant(key, traced)
-        return self.variants.setdefault(key, variant) if traced.cacheable else variant
+        if not traced.cacheable:
+            return variant
+        if len(self.variants) >= MOST_VARIANTS:
+            self._forget_oldest()
+        return self.variants.setdefault(key, variant)
+
+    def _forget_oldest(self) -> None:
+        """Forget the older half of the variants: static arguments may have no end of values."""
+        for key in list(self.variants)[: MOST_VARIANTS // 2]:
+            self.variants.pop(key, None)
+        self._forget_native_calls()
 
     def _run(self, variant: Variant, arguments: Any) -> list[Any]:
         captures = variant.traced.captures
-        values = [
-            np.asarray(x if type(x) is Array else links.as_array(x)) for x in arguments.leaves
-        ]
-        values += [np.asarray(c) for c in captures]
+        values = [value_of(x if type(x) is Array else links.as_array(x)) for x in arguments.leaves]
+        values += map(value_of, captures)
         if variant.program is None and not variant.fallback:
             with variant.lock:
                 if variant.program is None:
-                    self._compile(variant, arguments)
+                    self._compile(variant)
+        if (
+            variant.generation is not self.generation
+            and self.usable
+            and variant.key[3] == self.entry_key
+        ):
+            self._add_native_calls(variant)
         if variant.program is None:
             results = evaluate(variant.traced.graph, values)
             return list(map(array_from_numpy, results, variant.traced.graph.output_types))
         return variant.program.run(values)
 
-    def _compile(self, variant: Variant, arguments: Any) -> None:
+    def _compile(self, variant: Variant) -> None:
         try:
-            with _no_collection():
+            with _collection.paused():
                 variant.program = compile_graph(variant.traced.graph)
         except LoweringError as error:
             if config.strict or self.options.dynamic:
@@ -276,34 +345,48 @@ class _Specializer:
                 FallbackWarning,
                 stacklevel=4,
             )
-            return
-        self.add_to_entry(variant, arguments)
 
     def clear(self) -> None:
         """Forget all variants."""
         self.variants.clear()
-        self.flat.clear()
-        if self.entry is not None:
-            self.entry.clear()
+        self._forget_native_calls()
 
     # --- static, dynamic and donated arguments ---
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Given:
         """Take the static arguments out of a call."""
-        options, count = self.options, len(args)
-        if not options.static_argnums and not options.static_argnames:
+        if not self.has_static:
             return _Given({}, {}, args, kwargs)
+        form = (len(args), *kwargs)
+        places = self.places.get(form)
+        if places is None:
+            places = self.places[form] = self._places(len(args), kwargs)
+        return _Given(
+            {p: args[p] for p in places.fixed},
+            {n: kwargs[n] for n in places.fixed_names},
+            tuple([args[p] for p in places.others]),
+            {n: kwargs[n] for n in places.other_names} if kwargs else kwargs,
+        )
+
+    def _places(self, count: int, kwargs: Collection[str]) -> _Places:
+        """Return where the static arguments of a call are, for calls of this form."""
+        options = self.options
         static = {p % count for p in options.static_argnums if -count <= p < count}
         static |= {i for i, n in enumerate(self.names[:count]) if n in options.static_argnames}
         names = set(options.static_argnames)
         names |= {self.names[p] for p in options.static_argnums if 0 <= p < len(self.names)}
-        fixed = {p: args[p] for p in sorted(static)}
-        fixed_names = {n: kwargs[n] for n in sorted(names & set(kwargs))}
-        for label, value in [*((self._name(p), v) for p, v in fixed.items()), *fixed_names.items()]:
+        return _Places(
+            sorted(static),
+            [p for p in range(count) if p not in static],
+            sorted(n for n in kwargs if n in names),
+            [n for n in kwargs if n not in names],
+        )
+
+    def _check_static(self, given: _Given) -> None:
+        """Raise ArgumentValueError for a static argument that is not hashable."""
+        by_position = [(self._name(p), v) for p, v in given.fixed.items()]
+        for label, value in [*by_position, *given.fixed_names.items()]:
             _check_hashable(function_name(self.fun), label, value)
-        rest = tuple(a for i, a in enumerate(args) if i not in static)
-        keywords = {k: v for k, v in kwargs.items() if k not in fixed_names}
-        return _Given(fixed, fixed_names, rest, keywords)
 
     def _name(self, position: int) -> str:
         return self.names[position] if position < len(self.names) else f"argument {position}"
@@ -326,24 +409,35 @@ class _Specializer:
             types.append(t.with_shape(tuple(shape)))
         return types
 
-    def _donate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _donated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Array]:
+        """Return the arrays among the donated arguments."""
         options = self.options
-        if not options.donate_argnums and not options.donate_argnames:
-            return
         given = [args[p] for p in options.donate_argnums if -len(args) <= p < len(args)]
         given += [kwargs[n] for n in options.donate_argnames if n in kwargs]
         given += [a for n, a in zip(self.names, args, strict=False) if n in options.donate_argnames]
-        for leaf in tree.tree_leaves(given):
-            if type(leaf) is Array and not leaf.is_deleted():
+        return [leaf for leaf in tree.tree_leaves(given) if type(leaf) is Array]
+
+    def _check_donated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise ArgumentValueError if a donated array is an argument a second time."""
+        if not self.donates:
+            return
+        donated = {id(x): x for x in self._donated(args, kwargs)}
+        seen = set[int]()
+        for leaf in tree.tree_leaves((args, kwargs)):
+            if id(leaf) in seen:
+                raise ArgumentValueError(
+                    f"jit: an array that is donated to {function_name(self.fun)} is given twice.",
+                    values=[("donated", repr(leaf.type), "")],
+                    advice="Pass a copy, x.copy(), or do not donate it.",
+                )
+            if id(leaf) in donated:
+                seen.add(id(leaf))
+
+    def _donate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Delete the donated arrays, after their last use."""
+        if self.donates:
+            for leaf in self._donated(args, kwargs):
                 leaf.delete()
-
-
-_MISSED = object()
-
-
-def _missed(*args: Any) -> Any:
-    """The slow callable of an entry over leaves: says that it does not know the arguments."""
-    return _MISSED
 
 
 def _is_global(f: Any) -> bool:
@@ -416,9 +510,10 @@ def jit(
     """Return `fun` compiled to native code, one variant per structure, types and static arguments.
 
     `dynamic={"x": {0: "n"}}` leaves the length of an axis of a parameter open: one variant serves
-    all lengths from 2 up, for element-wise ops and reductions; other ops raise LoweringError.
-    Donated arguments are deleted after the call.  `keep_unused`, `device`, `backend`, `inline` and
-    `compiler_options` are accepted for JAX programs and change nothing here.
+    all lengths from 2 up; an op that has no kernel for it raises LoweringError.  Donated arguments
+    are deleted after the call.  Some thousand variants are kept, the older ones are forgotten for
+    new ones; `clear_cache` of the result forgets all.  `keep_unused`, `device`, `backend`, `inline`
+    and `compiler_options` are accepted for JAX programs and change nothing here.
 
     Raises ArgumentError for arguments that are no arrays, ArgumentValueError for static ones that
     are not hashable.
@@ -432,10 +527,7 @@ def jit(
             donate_argnames=donate_argnames,
             dynamic=dynamic,
         )
-    if not callable(fun):
-        raise ArgumentError(
-            f"jit: {fun!r} is not callable.", advice="Pass a function: jit(f)(x), not jit(f(x))."
-        )
+    check_callable("jit", fun)
     _check_static_names(fun, _strings(static_argnames))
     open_lengths = tuple(
         (name, tuple(sorted(axes.items()))) for name, axes in (dynamic or {}).items()

@@ -1,4 +1,4 @@
-"""grad, value_and_grad, vjp, jvp, linearize, jacfwd, jacrev, hessian.
+"""grad, value_and_grad, vjp, jvp, linearize.
 
 Each traces the function on the values it is called with, so Python's `if` sees numbers, transforms
 the finished graph (`interpreters`), and hands the new graph to `inline`, which runs it, or records
@@ -8,7 +8,6 @@ it in the trace that is under way.  Arguments that are not differentiated are no
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,27 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stax import tree
-from stax.api.mapping import vmap
 from stax.api.tracing import (
     Arguments,
     Traced,
+    check_callable,
     flatten_arguments,
     function_name,
     labels,
     positions,
     trace_function,
 )
-from stax.array import asarray
 from stax.errors import ArgumentError, DTypeError, ShapeError
-from stax.extent import product
 from stax.graph import Graph
 from stax.interpreters.interpret import inline
 from stax.interpreters.jvp import jvp as jvp_graph
 from stax.interpreters.linearize import linearize as linearize_graph, split, value_and_pullback
 from stax.interpreters.simplify import simplify
 from stax.operators.elementwise import convert
-from stax.operators.shape import reshape
-from stax.trace import Trace, full, type_of, zeros, zeros_like
+from stax.trace import Trace, full, type_of, zeros_like
 from stax.types import SHORT_NAMES, ArrayType, float0, is_complex, is_inexact
 from stax.verify import verified
 
@@ -52,7 +48,7 @@ def _positions(argnums: int | Sequence[int], count: int, name: str) -> tuple[int
     return tuple(a % count for a in given)
 
 
-class _Chosen(NamedTuple):
+class Chosen(NamedTuple):
     """The arguments that are differentiated, and the function of them alone.
 
     The others are not traced: they may be anything, and what the function sees is what was given.
@@ -64,13 +60,13 @@ class _Chosen(NamedTuple):
     names: list[str]
 
 
-def _chosen(
+def choose(
     transform: str,
     fun: Callable[..., Any],
     argnums: int | Sequence[int],
     args: Sequence[Any],
     kwargs: dict[str, Any],
-) -> _Chosen:
+) -> Chosen:
     """Take the arguments that `argnums` names out of a call."""
     chosen = _positions(argnums, len(args), transform)
 
@@ -85,7 +81,7 @@ def _chosen(
     every = iter(labels(fun, args, {}))
     by_argument = [[next(every) for _ in tree.tree_leaves(a)] for a in args]
     names = [name for p in chosen for name in by_argument[p]]
-    return _Chosen(of_selected, selected, flatten_arguments(transform, selected, {}, names), names)
+    return Chosen(of_selected, selected, flatten_arguments(transform, selected, {}, names), names)
 
 
 def _with_values(
@@ -119,15 +115,18 @@ def value_and_grad(
     `fun` returns a scalar of a real floating dtype (complex with `holomorphic`); the gradient has
     the structure, shapes and dtypes of the arguments in `argnums` (a tuple of them if `argnums` is
     a sequence).  With `has_aux`, `fun` returns `(value, auxiliary)` and so does the first result.
+    The gradient in a complex argument x + iy is df/dx - i df/dy, as in JAX; with `holomorphic` it
+    is the complex derivative.
 
     Raises ShapeError if the output is no scalar, DTypeError if it or an argument is no float.
     """
+    check_callable("value_and_grad", fun)
 
     @functools.wraps(fun)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        chosen = _chosen("grad", fun, argnums, args, kwargs)
+        chosen = choose("grad", fun, argnums, args, kwargs)
         arguments = chosen.arguments
-        _check_inputs("grad", arguments.types, chosen.names, holomorphic, allow_int)
+        check_inputs("grad", arguments.types, chosen.names, holomorphic, allow_int)
         traced = _with_values("grad", chosen.function, arguments, chosen.names, has_aux)
         _check_scalar(traced, function_name(fun), holomorphic)
         flags = [is_inexact(t.dtype) for t in arguments.types]
@@ -152,6 +151,7 @@ def grad(
 
     With `has_aux` it returns `(gradient, auxiliary)`.
     """
+    check_callable("grad", fun)
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
     @functools.wraps(fun)
@@ -198,7 +198,7 @@ def _or_float0(
     ]
 
 
-def _check_inputs(
+def check_inputs(
     transform: str,
     types: Sequence[ArrayType],
     names: Sequence[str],
@@ -206,13 +206,13 @@ def _check_inputs(
     allow_int: bool,
 ) -> None:
     for t, name in zip(types, names, strict=True):
-        if is_complex(t.dtype) and not holomorphic:
+        if is_complex(t.dtype) and not holomorphic and transform == "jacfwd":
             raise DTypeError(
-                f"{transform}: argument {name} is complex, {t!r}.",
+                f"jacfwd: argument {name} is complex, {t!r}.",
                 values=[(name, repr(t), "")],
                 advice=(
-                    "Use holomorphic=True for a holomorphic function, or differentiate real "
-                    "and imaginary parts."
+                    "Use holomorphic=True for a holomorphic function, jvp for derivatives along "
+                    "real directions, or jacrev for a real function of complex numbers."
                 ),
             )
         if holomorphic and not is_complex(t.dtype):
@@ -245,10 +245,25 @@ def _check_scalar(traced: Traced, name: str, holomorphic: bool) -> None:
             values=where,
             advice="Reduce it (sum, mean), or use jacrev, jacfwd or vjp.",
         )
-    if (is_complex(node.type.dtype) and not holomorphic) or not is_inexact(node.type.dtype):
+    check_output("grad", name, node.type, holomorphic, where)
+
+
+def check_output(
+    transform: str, name: str, t: ArrayType, holomorphic: bool, where: list[tuple[str, str, str]]
+) -> None:
+    """Raise unless a result is real, or complex with `holomorphic`; any, for jacfwd without."""
+    dtype, holds = t.dtype, f"and it returned {SHORT_NAMES[t.dtype]}."
+    if holomorphic and not is_complex(dtype):
         raise DTypeError(
-            f"grad needs {name} to return a real floating value, and it returned "
-            f"{SHORT_NAMES[node.type.dtype]}.",
+            f"{transform} with holomorphic=True needs {name} to return complex values, {holds}",
+            values=where,
+            advice="Leave out holomorphic=True for a function whose result is real.",
+        )
+    if holomorphic or transform == "jacfwd":
+        return
+    if is_complex(dtype) or not is_inexact(dtype):
+        raise DTypeError(
+            f"{transform} needs {name} to return a real floating value, {holds}",
             values=where,
             advice=(
                 "Convert it with astype(float), or use holomorphic=True for a holomorphic function."
@@ -302,6 +317,7 @@ def jvp(
 
     Tangents have the structure, shapes and dtypes of the primals; raises DTypeError otherwise.
     """
+    check_callable("jvp", fun)
     arguments, given = _tangent_arguments("jvp", primals, tangents)
     flags = _check_tangents("jvp", arguments.types, given)
     traced = _with_values("jvp", fun, arguments, labels(fun, primals, {}), has_aux)
@@ -315,13 +331,18 @@ def jvp(
 
 
 def _zero_tangent(type_: ArrayType) -> Any:
-    return zeros(type_) if is_inexact(type_.dtype) else np.zeros(type_.shape, float0)
+    if not is_inexact(type_.dtype):
+        return np.zeros(type_.shape, float0)
+    return full(type_.shape, 0, type_.dtype, type_.weak)
 
 
 def _or_zero(found: Iterable[Any], flags: Sequence[bool], types: Sequence[ArrayType]) -> list[Any]:
-    """Return a tangent of `found` where flagged, a zero one elsewhere."""
+    """Return a tangent of `found` where flagged, a zero one elsewhere, weak where its primal is."""
     tangents = iter(found)
-    return [next(tangents) if f else _zero_tangent(t) for f, t in zip(flags, types, strict=True)]
+    return [
+        _as_type(next(tangents), t) if f else _zero_tangent(t)
+        for f, t in zip(flags, types, strict=True)
+    ]
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -329,6 +350,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
     The map is a pytree (`tree_util.Partial`) of the residuals; calling it does not run `fun`.
     """
+    check_callable("linearize", fun)
     arguments = flatten_arguments("linearize", primals, {})
     traced = _with_values("linearize", fun, arguments, labels(fun, primals, {}), has_aux)
     flags = [is_inexact(t.dtype) for t in arguments.types]
@@ -384,6 +406,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
     The function is a pytree (`tree_util.Partial`) that holds the residuals.
     """
+    check_callable("vjp", fun)
     arguments = flatten_arguments("vjp", primals, {})
     traced = _with_values("vjp", fun, arguments, labels(fun, primals, {}), has_aux)
     count, n = traced.out_tree.num_leaves, len(traced.graph.inputs)
@@ -417,7 +440,7 @@ def _pullback_graph(graph: Graph, flags: Sequence[bool], count: int) -> Graph:
         rest = [None] * (len(graph.outputs) - count)
         outs, back = value_and_pullback(trace, graph, inputs, flags, lambda _: [*given, *rest])
         found = [
-            _as_type(zeros_like(x) if ct is None else ct, x.type.strong())
+            _as_type(zeros_like(x) if ct is None else ct, x.type)
             for x, ct, f in zip(inputs, back, flags, strict=True)
             if f
         ]
@@ -448,108 +471,3 @@ class _Pullback:
         found = inline(self.graph, [*_residuals, *given])
         args, _ = self.treedef.unflatten(_or_float0(found, self.flags, self.types))
         return args
-
-
-def _basis(leaves: Sequence[Any]) -> list[Any]:
-    """Return, for each leaf, the rows of the identity over all elements of all leaves."""
-    sizes = [operator.index(type_of(x).size) for x in leaves]
-    rows, start = [], 0
-    for x, size in zip(leaves, sizes, strict=True):
-        t = type_of(x)
-        block = np.zeros((sum(sizes), size), t.dtype)
-        block[start : start + size] = np.eye(size, dtype=t.dtype)
-        rows.append(asarray(block.reshape(sum(sizes), *t.shape), dtype=t.dtype))
-        start += size
-    return rows
-
-
-def _unpack(leaf: Any, axis: int, like: Any) -> list[Any]:
-    """Cut the axis of all input elements of a Jacobian into the leaves of `like`."""
-    shape, pieces, start = type_of(leaf).shape, [], 0
-    axis = axis % len(shape)
-    for x in like:
-        inner = type_of(x).shape
-        size = operator.index(product(inner))
-        index = (*(slice(None) for _ in range(axis)), slice(start, start + size))
-        pieces.append(reshape(leaf[index], (*shape[:axis], *inner, *shape[axis + 1 :])))
-        start += size
-    return pieces
-
-
-def jacfwd(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]:
-    """Return the Jacobian of `fun` by forward mode: output shape followed by input shape.
-
-    Good where there are fewer inputs than outputs.  `argnums` and `has_aux` are as in `grad`;
-    raises DTypeError if an argument is no float.
-    """
-
-    @functools.wraps(fun)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        partial, selected, arguments, names = _chosen("jacfwd", fun, argnums, args, kwargs)
-        _check_inputs("jacfwd", arguments.types, names, holomorphic, allow_int=False)
-        leaves, treedef = tree.tree_flatten(selected)
-        push = functools.partial(jvp, partial, selected, has_aux=has_aux)
-        pushed = vmap(
-            lambda *basis: push(treedef.unflatten(basis)),
-            out_axes=(None, -1, None) if has_aux else (None, -1),
-        )
-        out = pushed(*_basis(leaves))
-
-        def rows(y: Any) -> Any:
-            parts = treedef.unflatten(_unpack(y, -1, leaves))
-            return parts[0] if isinstance(argnums, int) else parts
-
-        result = tree.tree_map(rows, out[1])
-        return (result, out[2]) if has_aux else result
-
-    return jacobian
-
-
-def jacrev(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-    allow_int: bool = False,
-) -> Callable[..., Any]:
-    """Return the Jacobian of `fun` by reverse mode: output shape followed by input shape.
-
-    Good where there are fewer outputs than inputs.  `argnums` and `has_aux` are as in `grad`;
-    raises DTypeError if an argument is no float.
-    """
-
-    @functools.wraps(fun)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
-        partial, selected, arguments, names = _chosen("jacrev", fun, argnums, args, kwargs)
-        _check_inputs("jacrev", arguments.types, names, holomorphic, allow_int)
-        out, pull, *aux = vjp(partial, *selected, has_aux=has_aux)
-        leaves, treedef = tree.tree_flatten(out)
-        columns = vmap(lambda *basis: pull(treedef.unflatten(basis)))(*_basis(leaves))
-        per_input = tree.tree_map(lambda x: _unpack(x, 0, leaves), columns)
-        structure = tree.tree_structure(tuple(selected))
-        inner = tree.tree_structure([0] * len(leaves))
-        by_output = tree.tree_transpose(structure, inner, per_input)
-        if isinstance(argnums, int):
-            by_output = [parts[0] for parts in by_output]
-        result = treedef.unflatten(by_output)
-        return (result, aux[0]) if has_aux else result
-
-    return jacobian
-
-
-jacobian = jacrev
-
-
-def hessian(
-    fun: Callable[..., Any],
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    holomorphic: bool = False,
-) -> Callable[..., Any]:
-    """Return the Hessian of `fun`, forward over reverse: output shape, then input shape twice."""
-    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)

@@ -12,18 +12,22 @@ from typing import Any
 from stax.api.abstract import ShapeDtypeStruct
 from stax.api.tracing import (
     Traced,
+    check_callable,
     flatten_arguments,
     labels,
     positions,
     trace_function,
     with_static,
 )
+from stax.errors import UnsupportedError
+from stax.trace import type_of
+from stax.types import ArrayType
 
 
 def make_graph(
     fun: Callable[..., Any],
     static_argnums: int | Sequence[int] = (),
-    *,
+    axis_env: Sequence[tuple[Any, int]] | None = None,
     return_shape: bool = False,
 ) -> Callable[..., Any]:
     """Return a function that gives the operator graph of `fun` for its arguments.
@@ -31,7 +35,15 @@ def make_graph(
     Arguments are arrays, numbers or ShapeDtypeStructs; those in `static_argnums` are handed to
     `fun` as they are.  What `fun` closes over are trailing inputs.  With `return_shape`, the
     function returns the graph and what `eval_shape` returns.
+
+    Raises UnsupportedError for an `axis_env` that is not empty: axes get their names from vmap.
     """
+    check_callable("make_graph", fun)
+    if axis_env:
+        raise UnsupportedError(
+            f"make_graph: axis_env={axis_env!r} names axes that no vmap maps.",
+            advice="Trace vmap(fun, axis_name=...) instead.",
+        )
 
     @functools.wraps(fun)
     def graph(*args: Any, **kwargs: Any) -> Any:
@@ -46,7 +58,13 @@ def make_graph(
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return the shapes and dtypes that `fun` returns, as ShapeDtypeStructs, without computing."""
+    check_callable("eval_shape", fun)
     return _structs(_traced("eval_shape", fun, args, kwargs))
+
+
+def typeof(x: Any) -> ArrayType:
+    """Return the type of an array or a number: its dtype, shape and weak flag."""
+    return type_of(x)
 
 
 def _traced(

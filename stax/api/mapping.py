@@ -12,7 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stax import tree
-from stax.api.tracing import Arguments, flatten_arguments, function_name, labels, trace_function
+from stax.api.tracing import (
+    Arguments,
+    check_callable,
+    flatten_arguments,
+    function_name,
+    labels,
+    trace_function,
+)
 from stax.errors import ArgumentError, ArgumentValueError, ShapeError
 from stax.extent import same_shape
 from stax.interpreters.batch import batch
@@ -44,6 +51,7 @@ def vmap(
 
     Raises ShapeError when sizes of mapped axes differ, ArgumentValueError when nothing is mapped.
     """
+    check_callable("vmap", fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
 

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from stax import tree
 from stax.api.tracing import Traced, flatten_arguments
+from stax.array import value_of
 from stax.errors import ArgumentError, ArgumentValueError
 from stax.graph import Graph
 from stax.lowering.element import static_size
@@ -90,7 +89,7 @@ class Compiled:
                 advice="Call the jitted function, which compiles for new types by itself.",
             )
         traced = self.lowered.traced
-        values = [np.asarray(as_array(x)) for x in (*arguments.leaves, *traced.captures)]
+        values = [value_of(as_array(x)) for x in (*arguments.leaves, *traced.captures)]
         return traced.out_tree.unflatten(self.program.run(values))
 
     def memory_analysis(self) -> MemoryAnalysis:

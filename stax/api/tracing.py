@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from stax import tree
 from stax.api.abstract import ShapeDtypeStruct
@@ -18,21 +22,37 @@ from stax.errors import ArgumentError
 from stax.graph import Graph
 from stax.interpreters.simplify import simplify
 from stax.source import Source, is_internal
-from stax.trace import Trace, is_array, links, type_of
+from stax.trace import Proxy, Trace, is_array, links, type_of
 from stax.types import ArrayType
 from stax.verify import verified
+
+
+class Auxiliary(NamedTuple):
+    """The auxiliary data of a function, which may hold anything; `None` stands for traced arrays.
+
+    Those are outputs of the graph; all else is handed on as it is.
+    """
+
+    treedef: tree.TreeDef
+    kept: list[Any]
+
+    def unflatten(self, arrays: Sequence[Any]) -> Any:
+        """Return the data with `arrays` in the place of the traced ones."""
+        given = iter(arrays)
+        leaves = [next(given) if x is None else x for x in self.kept]
+        return self.treedef.unflatten(leaves)
 
 
 class Traced(NamedTuple):
     """A traced function: its graph, what it closed over, and how to rebuild its result.
 
-    The first `out_tree.num_leaves` outputs are the result, the others are those of `aux_tree`.
+    The first `out_tree.num_leaves` outputs are the result, the others are those of `aux`.
     """
 
     graph: Graph
     captures: list[Any]
     out_tree: tree.TreeDef
-    aux_tree: tree.TreeDef
+    aux: Auxiliary
     cacheable: bool
 
     def input_flags(self, flags: Sequence[bool]) -> list[bool]:
@@ -43,7 +63,7 @@ class Traced(NamedTuple):
         """Return the result, the auxiliary data, and what `outs` holds beyond those."""
         count, end = self.out_tree.num_leaves, len(self.graph.outputs)
         result, aux = self.out_tree.unflatten(outs[:count]), outs[count:end]
-        return result, self.aux_tree.unflatten(aux), list(outs[end:])
+        return result, self.aux.unflatten(aux), list(outs[end:])
 
 
 class Arguments(NamedTuple):
@@ -67,17 +87,25 @@ def flatten_arguments(
         try:
             types.append(leaf.type if isinstance(leaf, ShapeDtypeStruct) else type_of(leaf))
         except (TypeError, ValueError):
-            path = names[i] if names else _paths(args, kwargs)[i]
-            raise ArgumentError(
-                f"{name}: argument {path} is not an array or a number, but of type "
-                f"{type(leaf).__name__}.",
-                values=[(path, type(leaf).__name__, repr(leaf)[:60])],
-                advice=(
-                    "Pass arrays, numbers or containers of them; mark other arguments with "
-                    "static_argnums,\nor close over them."
-                ),
-            ) from None
+            raise _no_array(name, names[i] if names else _paths(args, kwargs)[i], leaf) from None
     return Arguments(leaves, types, treedef)
+
+
+def _no_array(name: str, path: str, leaf: Any) -> ArgumentError:
+    kind = type(leaf).__name__
+    advice = (
+        "Pass arrays, numbers or containers of them; mark other arguments with "
+        "static_argnums,\nor close over them."
+    )
+    if isinstance(leaf, np.ma.MaskedArray):
+        advice = "Masked arrays would lose their mask: use x.filled(value)."
+    elif isinstance(leaf, np.ndarray | np.generic):
+        kind, advice = f"{kind} of {leaf.dtype}", "Arrays hold numbers: convert it with astype."
+    return ArgumentError(
+        f"{name}: argument {path} is not an array or a number, but of type {kind}.",
+        values=[(path, kind, _shown(leaf))],
+        advice=advice,
+    )
 
 
 def _paths(args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
@@ -94,6 +122,21 @@ def labels(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -
         for path, _ in tree.tree_flatten_with_path(value)[0]:
             result.append(name + "".join(map(str, path)))
     return result
+
+
+def check_callable(transform: str, fun: Any) -> None:
+    """Raise ArgumentError if `fun` is not a function, where it is transformed."""
+    if not callable(fun):
+        raise ArgumentError(
+            f"{transform}: {_shown(fun)} is not callable.",
+            advice=f"Pass a function: {transform}(f)(x), not {transform}(f(x)).",
+        )
+
+
+def _shown(value: Any) -> str:
+    """Return a value in at most a line, for errors."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def positions(argnums: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -176,12 +219,13 @@ def trace_function(
     """Trace `f` on proxies of the arguments' types (or of `types`).
 
     `values` are the known values of the leaves (None where unknown), `names` what errors and graphs
-    call them; with `has_aux`, `f` returns a pair whose second part is kept aside: its leaves are
-    the last outputs, and `aux_tree` is its structure.
+    call them; with `has_aux`, `f` returns a pair whose second part is kept aside: traced arrays in
+    it are the last outputs.
     """
     defined = definition(f)
     kinds = types or arguments.types
-    with Trace(function_name(f), transform, mapped=mapped, differentiated=differentiated) as trace:
+    made = Trace(function_name(f), transform, mapped=mapped, differentiated=differentiated)
+    with _room_for(made), made as trace:
         proxies = [
             trace.input(t, name, value, defined)
             for t, name, value in zip(
@@ -193,12 +237,31 @@ def trace_function(
         if has_aux:
             result, aux = _pair(result, function_name(f), transform)
         outs, out_tree = flatten_result(result, function_name(f))
-        aux_outs, aux_tree = flatten_result(aux, function_name(f))
-        graph = trace.finish([*outs, *aux_outs])
+        aux_leaves, aux_tree = tree.tree_flatten(aux)
+        graph = trace.finish([*outs, *(x for x in aux_leaves if type(x) is Proxy)])
+        kept = Auxiliary(aux_tree, [None if type(x) is Proxy else x for x in aux_leaves])
     local = not any(type(c) is not links.array_class for c in trace.captures)
     cacheable = local and not trace.concretised
     graph = simplify(verified(graph, "trace"))
-    return Traced(graph, trace.captures, out_tree, aux_tree, cacheable)
+    return Traced(graph, trace.captures, out_tree, kept, cacheable)
+
+
+# Python's own limit on nested calls allows about 150 nested transforms of JAX or of Stax.
+_FRAMES_PER_TRACE = 12
+_DEEPEST = 2000
+
+
+@contextmanager
+def _room_for(trace: Trace) -> Iterator[None]:
+    """Let functions be nested in transforms deeper than Python's limit on calls allows."""
+    before = sys.getrecursionlimit()
+    if trace.depth % 64 == 63 and trace.depth < _DEEPEST:
+        sys.setrecursionlimit(before + 64 * _FRAMES_PER_TRACE)
+    try:
+        yield
+    finally:
+        if trace.depth % 64 == 63:
+            sys.setrecursionlimit(before)
 
 
 def flatten_result(result: Any, name: str) -> tuple[list[Any], tree.TreeDef]:
@@ -219,11 +282,15 @@ def flatten_result(result: Any, name: str) -> tuple[list[Any], tree.TreeDef]:
     return leaves, treedef
 
 
+def _kind(value: Any) -> str:
+    return f"an array, {value.type}" if is_array(value) else type(value).__name__
+
+
 def _pair(result: Any, name: str, transform: str) -> tuple[Any, Any]:
     if not (isinstance(result, tuple) and len(result) == 2):
         raise ArgumentError(
             f"{transform} with has_aux=True needs {name} to return a pair (output, "
-            f"auxiliary data), got {type(result).__name__}.",
+            f"auxiliary data), got {_kind(result)}.",
             advice="Return (loss, aux), or leave out has_aux.",
         )
     return result

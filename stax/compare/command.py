@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from stax.compare import report
 from stax.compare.environment import describe
 from stax.compare.measure import Row, measure, warm_up
+from stax.compare.own import NoProgram, own_program
 from stax.compare.programs import PROGRAMS, Program
 from stax.compare.side import Side
 from stax.compare.stax_side import StaxSide
@@ -34,7 +35,12 @@ DESCRIPTION = """\
 Run programs through Stax and through JAX on this machine's CPU, in one process and on the same
 bits, and show side by side: the result, the graph, the kernels, the bytes moved, the time of the
 first call (trace and compile) and of later ones.  The exit code is 1 if a program failed or its
-results differ, 2 if something is missing."""
+results differ, 2 if something is missing.
+
+A target is a function of your own, path/to/file.py:function, compared in place of the programs
+here.  The file may import jax or stax; it is run once for each, and both names then mean the
+library that it is run for.  Beside the function it has example_args(), which returns a tuple of
+arguments."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.set_defaults(run=run)
     add = parser.add_argument
+    add("targets", nargs="*", metavar="FILE:FUNCTION", help="compare functions of your own")
+    add("--grad", action="store_true", help="compare the gradients of the targets")
+    add("--tolerance", type=_positive, default=1e-4, help="error allowed for the targets (1e-4)")
     add("--only", nargs="+", metavar="NAME", help="run only these programs")
     add("--list", action="store_true", help="list the programs and stop")
     add("--seconds", type=_seconds, default=1.0, help="time for later calls, each program (1)")
@@ -58,12 +67,12 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         console.print(report.listing(PROGRAMS.values()))
         return 0
-    problem = unknown_names(options.only or []) or missing_packages() or unwritable(options.json)
-    if problem:
-        print(problem, file=sys.stderr)
+    try:
+        programs = chosen(options)
+    except NoProgram as problem:
+        print(f"compare: {problem}", file=sys.stderr)
         return 2
-    names = dict.fromkeys(options.only or PROGRAMS)
-    rows = compare([PROGRAMS[name] for name in names], options.seconds, console)
+    rows = compare(programs, options.seconds, console)
     environment = describe()
     if options.json:
         figures = as_json(rows, environment, options.seconds)
@@ -75,22 +84,39 @@ def run(options: argparse.Namespace) -> int:
     return int(any(row.failure for row in rows))
 
 
+def chosen(options: argparse.Namespace) -> list[Program]:
+    """Return the programs that the command line asks for; raises NoProgram if it cannot be."""
+    needed = ("jax", "jaxlib") if options.targets and not options.only else tuple(NEEDED)
+    for problem in (
+        unknown_names(options.only or []),
+        missing_packages(needed),
+        unwritable(options.json),
+        "--grad is for a FILE:FUNCTION." if options.grad and not options.targets else "",
+    ):
+        if problem:
+            raise NoProgram(problem)
+    with environment_with(JAX_PLATFORMS="cpu"):
+        own = [own_program(t, options.grad, options.tolerance) for t in options.targets]
+    names = dict.fromkeys(options.only or (() if own else PROGRAMS))
+    return [*own, *(PROGRAMS[name] for name in names)]
+
+
 def unknown_names(names: list[str]) -> str:
     """Say which names are no programs, if any."""
     unknown = [name for name in names if name not in PROGRAMS]
     if not unknown:
         return ""
     subject = "is no program" if len(unknown) == 1 else "are no programs"
-    return f"compare: {', '.join(unknown)} {subject}; there are {', '.join(PROGRAMS)}."
+    return f"{', '.join(unknown)} {subject}; there are {', '.join(PROGRAMS)}."
 
 
-def missing_packages() -> str:
+def missing_packages(needed: Sequence[str] = tuple(NEEDED)) -> str:
     """Say what has to be installed for the comparison, if anything."""
-    missing = [NEEDED[name] for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [NEEDED[name] for name in needed if importlib.util.find_spec(name) is None]
     if not missing:
         return ""
     return (
-        f"compare: {' and '.join(missing)} not found; the comparison needs an extra of Stax:\n"
+        f"{' and '.join(missing)} not found; the comparison needs an extra of Stax:\n"
         '    pip install "stax-compiler[compare]"\n'
         "or, in a clone of the repository,\n"
         "    pip install '.[compare]'"
@@ -103,7 +129,7 @@ def unwritable(file: Path | None) -> str:
         if file is not None:
             file.touch()
     except OSError as error:
-        return f"compare: cannot write {file}: {error.strerror}"
+        return f"cannot write {file}: {error.strerror}"
     return ""
 
 
@@ -117,7 +143,12 @@ def compare(programs: list[Program], seconds: float, console: Console) -> list[R
         TimeElapsedColumn(),
     )
     progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    with tempfile.TemporaryDirectory(prefix="stax-compare-") as cache, progress, isolated(cache):
+    # No compiled code from earlier runs, and the CPU, whatever else there is.
+    with (
+        tempfile.TemporaryDirectory(prefix="stax-compare-") as cache,
+        progress,
+        environment_with(STAX_CACHE_DIR=cache, JAX_PLATFORMS="cpu"),
+    ):
         task = progress.add_task("compare", total=len(programs), name="starting")
         ours, theirs = sides()
         for program in programs:
@@ -128,9 +159,8 @@ def compare(programs: list[Program], seconds: float, console: Console) -> list[R
 
 
 @contextmanager
-def isolated(cache: str) -> Iterator[None]:
-    """Start with no compiled code from earlier runs, and on the CPU, whatever else there is."""
-    variables = {"STAX_CACHE_DIR": cache, "JAX_PLATFORMS": "cpu"}
+def environment_with(**variables: str) -> Iterator[None]:
+    """Set environment variables for a block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -170,11 +200,15 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _seconds(text: str) -> float:
+def _positive(text: str) -> float:
+    return _seconds(text, "a tolerance")
+
+
+def _seconds(text: str, what: str = "seconds") -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"seconds must be a positive number, not {text!r}")
+        raise argparse.ArgumentTypeError(f"{what} must be a positive number, not {text!r}")
     return value

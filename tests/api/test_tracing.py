@@ -84,7 +84,7 @@ def test_aux_outputs_come_last() -> None:
         lambda x: (x.sum(), {"a": x}), flatten_arguments("f", (X,), {}), "grad", has_aux=True
     )
     assert traced.out_tree == tree.tree_structure(0)
-    assert traced.aux_tree == tree.tree_structure({"a": 0})
+    assert traced.aux.treedef == tree.tree_structure({"a": 0})
     assert len(traced.graph.outputs) == 2
     assert traced.rebuilt(["sum", "x", "more"]) == ("sum", {"a": "x"}, ["more"])
 
