@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from stax import types
+from stax import capsule, types
+from stax.device import Placed
 from stax.errors import (
     ArgumentError,
     ArgumentValueError,
@@ -29,13 +30,14 @@ from stax.errors import (
     DTypeError,
     ImmutableArrayError,
     ShapeError,
+    TracerIntegerConversionError,
 )
 from stax.extent import Extent, same_shape
 from stax.graph import Length
 from stax.operators.arithmetic import install_operators
 from stax.operators.elementwise import Convert, convert
 from stax.operators.shape import concatenate, expand_dims
-from stax.trace import NOT_HASHABLE, Proxy, bind, described, links
+from stax.trace import NOT_HASHABLE, Proxy, bind, described, links, named_row
 from stax.types import (
     ArrayType,
     KeyType,
@@ -53,8 +55,12 @@ class _ArrayMeta(type):
         return type(instance) is cls or type(instance) is Proxy
 
 
-class Array(metaclass=_ArrayMeta):
-    """An immutable array; made by `asarray`, by functions of the library and by jitted programs."""
+class Array(Placed, metaclass=_ArrayMeta):
+    """An immutable array; made by `asarray`, by functions of the library and by jitted programs.
+
+    NumPy reads it without a copy (`np.asarray`), and so do other libraries through DLPack.  It has
+    no buffer of its own, which Python 3.11 cannot give a class: `memoryview(np.asarray(x))`.
+    """
 
     # The native entry of jitted functions reads these slots by position.
     __slots__ = ("type", "_value", "__weakref__")  # noqa: RUF023
@@ -111,9 +117,22 @@ class Array(metaclass=_ArrayMeta):
         value_of(self)
         return self
 
+    def is_ready(self) -> bool:
+        """Say that the values are there: work on the CPU is done when a call returns."""
+        value_of(self)
+        return True
+
     def copy_to_host_async(self) -> None:
         """Do nothing: the values are in host memory."""
         value_of(self)
+
+    def on_device_size_in_bytes(self) -> int:
+        """Return how much memory the elements take."""
+        return value_of(self).nbytes
+
+    def unsafe_buffer_pointer(self) -> int:
+        """Return the address of the elements, which may be read while the array is kept."""
+        return value_of(self).ctypes.data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         value = _numeric(self)
@@ -126,14 +145,22 @@ class Array(metaclass=_ArrayMeta):
             )
         return value.astype(dtype)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        value = _numeric(self)
-        # Consumers before DLPack 1.0 cannot be told that memory is read-only; they get a copy.
-        versioned = options.get("max_version") is not None and options["max_version"][0] >= 1
-        return (value if versioned else value.copy()).__dlpack__(**options)
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Return a capsule of the values, which are read-only; see `capsule.export`."""
+        return capsule.export(_numeric(self), stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return _numeric(self).__dlpack_device__()
+        return capsule.DEVICE
+
+    def __bytes__(self) -> bytes:
+        return _numeric(self).tobytes()
 
     def __bool__(self) -> bool:
         value = _numeric(self)
@@ -202,7 +229,7 @@ class Array(metaclass=_ArrayMeta):
 
     def __repr__(self) -> str:
         if isinstance(self.dtype, KeyType):
-            return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{value_of(self)}"
+            return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{_words(self)}"
         kind = f"dtype={self.dtype.name}" + (", weak_type=True" if self.weak_type else "")
         width = np.get_printoptions()["linewidth"]
         text = f"[], shape={self.shape}" if not self.size else _numbers(value_of(self), width)
@@ -231,12 +258,25 @@ class Array(metaclass=_ArrayMeta):
 
 def leading_length(x: Any) -> int:
     """Return the length of the first axis of an array; raises ArgumentError if it has none."""
+    if not x.ndim and type(x) is Proxy and types.is_integer(x.dtype):
+        # Functions that take an integer or a sequence of them look here for the sequence.
+        raise TracerIntegerConversionError(
+            f"a traced integer is no sequence, and no axis or shape: {x.owner.transform} traces "
+            "without values.",
+            values=[named_row(x)],
+            advice="Shapes and axes are static: mark the argument with static_argnums.",
+        )
     if not x.ndim:
         raise ArgumentError(
             "an array without axes has no length and cannot be iterated over.",
             advice="Use atleast_1d, or reshape(1).",
         )
     return operator.index(x.shape[0])
+
+
+def _words(keys: Array) -> np.ndarray:
+    """Return the words of random keys, those of each along a last axis."""
+    return value_of(keys)[..., None].view(np.uint32)
 
 
 def _numbers(value: np.ndarray, width: int) -> str:
@@ -249,7 +289,8 @@ _new = object.__new__
 def array_from_numpy(value: np.ndarray, kind: ArrayType) -> Array:
     """Return the array of type `kind` with the elements of `value`, which the caller gives away.
 
-    `value` has the type's dtype and shape; it is copied only if kernels could not read it.
+    `value` has the type's shape and the dtype in which its elements are stored; it is copied only
+    if kernels could not read it.
     """
     if type(value) is not np.ndarray:
         value = np.asarray(value)
@@ -265,15 +306,17 @@ def array_from_numpy(value: np.ndarray, kind: ArrayType) -> Array:
     return self
 
 
-def value_of(array: Array) -> np.ndarray:
-    """Return the read-only NumPy array behind `array`; raises if it was deleted."""
+def value_of(array: Any) -> np.ndarray:
+    """Return the read-only NumPy array behind `array`; raises if it was deleted, or is traced."""
     value = array._value
-    if value is None:
-        raise DeletedArrayError(
-            f"an array of type {array.type} was used after it was deleted or donated.",
-            advice="Use the result of the program it was donated to, or do not donate it.",
-        )
-    return value
+    if type(value) is np.ndarray:
+        return value
+    if type(array) is Proxy:
+        return array.__array__()
+    raise DeletedArrayError(
+        f"an array of type {array.type} was used after it was deleted or donated.",
+        advice="Use the result of the program it was donated to, or do not donate it.",
+    )
 
 
 def _numeric(array: Array) -> np.ndarray:
@@ -324,7 +367,7 @@ def _number(value: Any, dtype: np.dtype) -> np.ndarray:
     """Return a Python number in `dtype`; raises OverflowError for integers that do not fit."""
     if isinstance(value, float) and types.is_integer(dtype):
         return np.asarray(int(value), dtype)
-    if isinstance(value, complex) and not types.is_complex(dtype):
+    if isinstance(value, complex) and not (types.is_complex(dtype) or types.is_bool(dtype)):
         value = value.real
     return np.asarray(value, dtype)
 
@@ -336,8 +379,15 @@ def _buffer(value: Any) -> np.ndarray:
     """Return anything that NumPy can read as an array of numbers."""
     if value is None:
         raise ArgumentValueError("None is not an array.", advice=_NUMBERS)
+    if isinstance(value, np.ma.MaskedArray):
+        raise DTypeError(
+            "masked arrays are not arrays here: their mask would be lost.",
+            values=[("value", f"{value.dtype}{list(value.shape)}", "a masked array")],
+            advice="Use x.filled(value), or take x.data and np.ma.getmaskarray(x) apart.",
+        )
     array = np.asarray(value)
-    if array.dtype.kind in "OSUMm":
+    has_fields = array.dtype.names is not None and array.dtype != types.float0
+    if array.dtype.kind in "OSUMm" or has_fields:
         kind = type(value).__name__ if array.dtype.kind == "O" else f"dtype {array.dtype}"
         raise DTypeError(
             f"{kind} is not the type of an array: arrays hold numbers.",
@@ -354,8 +404,8 @@ def _from_numpy(value: np.ndarray, dtype: Any) -> Array:
     if dtype is None:
         native = native.astype(kind, copy=False)
     elif native.dtype != kind:
-        drops_imaginary = types.is_complex(native.dtype) and not types.is_complex(kind)
-        native = Convert(kind, False).evaluate(native.real if drops_imaginary else native)
+        is_truth = types.is_bool(kind)  # of both parts of a complex number
+        native = native.astype(kind) if is_truth else Convert(kind, False).evaluate(native)
     owned = native.copy(order="C") if np.may_share_memory(native, value) else native
     return array_from_numpy(owned, ArrayType(kind, value.shape))
 
@@ -446,3 +496,4 @@ for _class in (Array, Proxy):
     install_operators(_class)
 links.array_class = Array
 links.as_array = as_operand
+links.value_of = value_of

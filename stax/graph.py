@@ -9,16 +9,17 @@ left out, and ordered ones are chained by `Node.after`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from stax.config import config
 from stax.extent import Extent
 from stax.op import ORDERED, Op
 from stax.source import Source
-from stax.types import ArrayType, Shape, TupleType, Type
+from stax.types import ArrayType, Shape, TupleType, Type, storage
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class Constant(Op):
     @property
     def value(self) -> Any:
         """The number, as a NumPy scalar of its dtype."""
-        return np.frombuffer(self.data, self.dtype)[0]
+        return np.frombuffer(self.data, storage(self.dtype))[0]
 
     def evaluate(self, *arrays: Any) -> np.ndarray:
         return np.broadcast_to(self.value, self.shape)  # type: ignore[arg-type]
@@ -164,6 +165,17 @@ class Graph:
         parts.append(tuple(position[x] for x in self.outputs))
         return hash(tuple(parts))
 
+    def derived(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what a transform makes of the graph, made once for each key and configuration.
+
+        Graphs that are held in graphs are transformed several times on the way to one result.
+        """
+        made = self.__dict__.setdefault("_derived", {})
+        full = key, config.key()
+        if full not in made:
+            made[full] = make()
+        return made[full]
+
     @property
     def input_types(self) -> tuple[ArrayType, ...]:
         return tuple(node.type for node in self.inputs)
@@ -181,6 +193,14 @@ class Graph:
         for x in self.outputs:
             counts[x] += 1
         return counts
+
+
+def held_graphs(op: Op) -> Iterator[Graph]:
+    """Yield the graphs among the parameters of an op."""
+    for value in op.parameters().values():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Graph):
+                yield item
 
 
 class Builder:
@@ -243,8 +263,13 @@ def structure(op: Op) -> Any:
     """Return what tells an op from others: itself, or its parameters if it is not interned."""
     if op.interned:
         return op
-    held = op.parameters().values()
-    return type(op), *(v.structural_hash if isinstance(v, Graph) else v for v in held)
+    return type(op), *map(_structure_of_parameter, op.parameters().values())
+
+
+def _structure_of_parameter(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_structure_of_parameter, value))
+    return value.structural_hash if isinstance(value, Graph) else value
 
 
 def live(nodes: Iterable[Node], outputs: Iterable[Node]) -> list[Node]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.graph import Constant, Graph, Node
+from stax.graph import Constant, Graph, Node, held_graphs
 from stax.types import SHORT_NAMES, TupleType
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -95,8 +95,8 @@ def _titles(graph: Graph) -> dict[Graph, str]:
     titles, pending = {graph: unique(graph.name, taken)}, deque([graph])
     while pending:
         for node in pending.popleft().nodes:
-            for held in node.op.parameters().values():
-                if isinstance(held, Graph) and held not in titles:
+            for held in held_graphs(node.op):
+                if held not in titles:
                     titles[held] = unique(held.name, taken)
                     pending.append(held)
     return titles

@@ -6,11 +6,12 @@ is looked up only when something is printed.  Frames of the library itself are s
 
 from __future__ import annotations
 
+import functools
 import inspect
 import linecache
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -126,3 +127,15 @@ def named_scope(name: str) -> Iterator[None]:
         yield
     finally:
         _scope.reset(token)
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """Return `fun` with the nodes that it makes marked with `name`, or with its own name."""
+    scope = name if name is not None else getattr(fun, "__name__", type(fun).__name__)
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with named_scope(scope):
+            return fun(*args, **kwargs)
+
+    return call

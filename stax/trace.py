@@ -17,14 +17,15 @@ must not be cached.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, NoReturn
 
 import numpy as np
 
 from stax import errors
+from stax.device import Placed
 from stax.extent import Extent
 from stax.graph import Builder, Constant, Graph, Input, Length, Node, Project
 from stax.op import Op
@@ -37,8 +38,10 @@ from stax.types import (
     canonical_dtype,
     int_dtype,
     is_inexact,
+    is_key,
     is_python_number,
     scalar_type,
+    storage,
 )
 
 _current: ContextVar[Trace | None] = ContextVar("stax_trace", default=None)
@@ -59,13 +62,14 @@ class links:
     run_graph: Callable[..., Any]  # (graph, args) -> list of Array
     evaluate: Callable[..., Any]  # (nodes, known) -> None: interpreters.evaluate
     as_array: Callable[..., Any]  # (value) -> Array: array
+    value_of: Callable[..., np.ndarray]  # (Array) -> the NumPy array behind it: array
     array_class: Any = type(None)
 
 
 NOT_HASHABLE = "arrays are not hashable: == compares their elements."
 
 
-class Proxy:
+class Proxy(Placed):
     """Stands for a value while a function is traced; has a type, and a value only on demand."""
 
     __slots__ = ("__weakref__", "node", "owner")
@@ -112,7 +116,13 @@ class Proxy:
         return self.size * self.itemsize
 
     def __repr__(self) -> str:
-        return f"Proxy<{self.node.type!r}, {self.owner.transform}>"
+        return f"<traced {self.node.type!r} in {self.owner.transform}>"
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return repr(self)
+        value = self._number(errors.ConcretizationTypeError, "{} was formatted")
+        return format(value if self.ndim else value[()], spec)
 
     def __hash__(self) -> NoReturn:
         raise errors.ArgumentError(
@@ -183,6 +193,12 @@ class Proxy:
         return value
 
     def _number(self, error: builtins.type[errors.StaxError], what: str) -> np.ndarray:
+        if is_key(self.dtype):
+            raise errors.DTypeError(
+                f"random keys ({self.type}) are not numbers.",
+                values=[named_row(self)],
+                advice="Use random.key_data for their bits.",
+            )
         value = self.owner.concrete(self)
         if isinstance(value, np.ndarray):
             return value
@@ -193,6 +209,9 @@ class Proxy:
             advice=_ADVICE[error].format(known=_KNOWN[value.mapped]),
         )
 
+
+# What errors, Python's own among them, call the class.
+Proxy.__name__ = Proxy.__qualname__ = "TracedArray"
 
 # What makes a value known, by whether it is unknown because it is mapped.
 _KNOWN = {False: "mark the argument with static_argnums", True: "do not map it (in_axes None)"}
@@ -232,6 +251,7 @@ class Trace(AbstractContextManager["Trace"]):
         self.alive = True
         self.concretised = False
         self.parent = _current.get()
+        self.depth: int = 0 if self.parent is None else self.parent.depth + 1
         self.source: Source | None = None
         self.scope: tuple[str, ...] | None = None
         self._captured: dict[int, Node] = {}
@@ -332,7 +352,7 @@ class Trace(AbstractContextManager["Trace"]):
         if unknown is not None:
             return unknown
         self.concretised = True
-        return np.asarray(self.known[proxy.node])
+        return _numpy(self.known[proxy.node])
 
     def carries_tangent(self, node: Node) -> bool:
         """Say whether `node` has a derivative in an argument that is differentiated."""
@@ -381,13 +401,44 @@ class Trace(AbstractContextManager["Trace"]):
                 return found
             self.known[node] = found
         else:
-            self.known[node] = np.asarray(value)
+            self.known[node] = _numpy(value)
         return None
+
+
+def _numpy(value: Any) -> np.ndarray:
+    """Return a known value as a NumPy array; that of random keys as it is held."""
+    return links.value_of(value) if type(value) is links.array_class else np.asarray(value)
+
+
+_computes: ContextVar[bool] = ContextVar("stax_computes", default=False)
+
+
+@contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Compute what has known values at once, in a `with` block inside a traced function.
+
+    Results are arrays that Python can look at; ops on traced arrays are recorded as elsewhere.
+    """
+    tokens = _current.set(None), _computes.set(True)
+    try:
+        yield
+    finally:
+        _current.reset(tokens[0])
+        _computes.reset(tokens[1])
+
+
+def recorder(args: Sequence[Any]) -> Trace | None:
+    """Return the trace in which an op on `args` is recorded, or None if it is computed at once."""
+    trace = _current.get()
+    if trace is None and _computes.get():
+        live = [x.owner for x in args if type(x) is Proxy and x.owner.alive]
+        return max(live, key=lambda found: found.depth, default=None)
+    return trace
 
 
 def bind(op: Op, *args: Any) -> Any:
     """Apply `op`: record it in the current trace, or outside of any run it at once."""
-    trace = _current.get()
+    trace = recorder(args)
     if trace is None:
         return links.run(op, args)
     return Proxy(trace.apply(op, tuple([trace.node(x) for x in args])), trace)
@@ -411,7 +462,7 @@ def is_array(value: Any) -> bool:
 
 def full(shape: Shape, value: Any, dtype: Any, weak: bool = False) -> Any:
     """Return an array filled with the number `value`."""
-    data = np.asarray(value).astype(dtype).tobytes()
+    data = np.asarray(value).astype(storage(dtype)).tobytes()
     return bind(Constant(data, dtype, shape, weak))
 
 

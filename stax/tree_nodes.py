@@ -12,6 +12,7 @@ are pytrees here too.
 import dataclasses
 import functools
 import operator
+import os
 import sys
 import threading
 import warnings
@@ -141,6 +142,16 @@ _NAMEDTUPLE = NodeType(
 )
 _ADOPTED: set[type] = set()
 _ADOPTION = threading.Lock()
+
+
+def _forget_lock() -> None:
+    # Another thread may have held it when the process was forked.
+    global _ADOPTION
+    _ADOPTION = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_lock)
 
 
 def node_type(tree: Any) -> NodeType | None:

@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from stax.config import config
-from stax.errors import ArgumentError, DTypeError, ShapeError
+from stax.errors import ArgumentError, DTypeError, ShapeError, TypePromotionError
 from stax.extent import Dimension, Extent, product
 
 bool_ = np.dtype(np.bool_)
@@ -36,11 +36,16 @@ Shape: TypeAlias = tuple[Dimension, ...]
 
 
 class KeyType:
-    """The dtype of typed random keys of one generator; each key is two uint32 words."""
+    """The dtype of typed random keys of one generator; each key is two uint32 words.
+
+    A NumPy array that holds keys has one uint64 for each, the first word in its low half, so that
+    whatever moves elements moves keys.
+    """
 
     __slots__ = ("implementation", "words")
     kind = "K"
     itemsize = 8
+    storage = uint64
 
     def __init__(self, implementation: str, words: int) -> None:
         self.implementation = implementation
@@ -52,6 +57,9 @@ class KeyType:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> str:
+        return f"key_{self.implementation}"  # the one object of that name in this module
 
 
 key_fry = KeyType("fry", 2)
@@ -110,6 +118,22 @@ def is_numeric(dtype: Any) -> bool:
     return dtype in NUMERIC
 
 
+def is_key(dtype: Any) -> bool:
+    """Say whether `dtype` is one of typed random keys."""
+    return isinstance(dtype, KeyType)
+
+
+def is_comparable(dtype: Any) -> bool:
+    """Say whether elements of `dtype` can be equal: numbers, bool, random keys."""
+    return is_numeric(dtype) or is_key(dtype)
+
+
+def storage(dtype: Any) -> np.dtype:
+    """Return the dtype of NumPy arrays that hold elements of `dtype`: uint64 for random keys."""
+    found: np.dtype = dtype.storage if isinstance(dtype, KeyType) else dtype
+    return found
+
+
 def is_ordered(dtype: Any) -> bool:
     """Say whether elements of `dtype` have an order: bool, integers, real floating types."""
     return is_numeric(dtype) and not is_complex(dtype)
@@ -123,6 +147,12 @@ def accumulator(dtype: np.dtype) -> np.dtype:
 def real_part(dtype: np.dtype) -> np.dtype:
     """Return the dtype of the real part: float32 for complex64, a real dtype for itself."""
     return {complex64: float32, complex128: float64}.get(dtype, dtype)
+
+
+def complex_of(dtype: np.dtype) -> np.dtype:
+    """Return the complex dtype of parts of `dtype`: complex64 for float32, a complex for itself."""
+    wide: dict[Any, np.dtype] = {float32: complex64, float64: complex128}
+    return wide.get(dtype, dtype)
 
 
 def check_dtype(dtype: Any) -> Any:
@@ -296,6 +326,16 @@ def is_python_number(value: Any) -> bool:
 
 def scalar_type(value: bool | int | float | complex) -> ArrayType:
     """Return the (weak) type of a Python number."""
+    known = _SCALARS.get((type(value), config.enable_x64))
+    if known is None:
+        known = _SCALARS[type(value), config.enable_x64] = _scalar_type(value)
+    return known
+
+
+_SCALARS: dict[tuple[type, bool], ArrayType] = {}
+
+
+def _scalar_type(value: bool | int | float | complex) -> ArrayType:
     if isinstance(value, bool):
         return ArrayType(bool_, ())
     if isinstance(value, int):
@@ -308,15 +348,20 @@ def scalar_type(value: bool | int | float | complex) -> ArrayType:
 # --- shapes and axes ---
 
 
-def canonical_shape(shape: Any) -> Shape:
-    """Return `shape` (an integer or a sequence of integers or extents) as a tuple, checked.
+def is_index(value: Any) -> bool:
+    """Say whether `value` stands for one integer, known or traced."""
+    return isinstance(value, int) or (hasattr(value, "__index__") and not getattr(value, "ndim", 0))
 
-    Raises ArgumentError for what is not an integer, ShapeError for negative lengths.
+
+def lengths(shape: Any) -> Shape:
+    """Return `shape` (an integer or a sequence of integers or extents) as a tuple.
+
+    Raises ArgumentError for what is not an integer.
     """
-    if isinstance(shape, int | np.integer | Extent):
+    if isinstance(shape, Extent) or is_index(shape):
         shape = (shape,)
     try:
-        result = tuple(s if isinstance(s, Extent) else operator.index(s) for s in shape)
+        return tuple(s if isinstance(s, Extent) else operator.index(s) for s in shape)
     except TypeError:
         raise ArgumentError(
             f"a shape is a sequence of integers, not {shape!r}.",
@@ -324,6 +369,11 @@ def canonical_shape(shape: Any) -> Shape:
                 "Under jit, shapes are static: pass them with static_argnums or close over them."
             ),
         ) from None
+
+
+def canonical_shape(shape: Any) -> Shape:
+    """Return `shape` as a tuple of lengths; raises ShapeError for negative ones."""
+    result = lengths(shape)
     if any(isinstance(s, int) and s < 0 for s in result):
         raise ShapeError(
             f"a shape has no negative lengths: {result}.",
@@ -347,7 +397,7 @@ def canonical_axes(axes: int | Sequence[int] | None, ndim: int) -> tuple[int, ..
     """Return `axes` sorted, distinct and non-negative; None means all of them."""
     if axes is None:
         return tuple(range(ndim))
-    given = (axes,) if isinstance(axes, int | np.integer) else tuple(axes)
+    given = (axes,) if is_index(axes) else tuple(axes)  # type: ignore[arg-type]
     result = tuple(sorted(canonical_axis(a, ndim) for a in given))
     if len(set(result)) != len(result):
         raise ShapeError(f"axes are named twice: {tuple(given)}.", advice="Name each axis once.")
@@ -393,7 +443,7 @@ def _join(*nodes: Any) -> Any:
     common = frozenset.intersection(*(_above(n) for n in nodes))
     least = [n for n in common if common <= _above(n)]
     if len(least) != 1:
-        raise DTypeError(
+        raise TypePromotionError(
             f"dtypes {', '.join(map(str, nodes))} have no common type.",
             advice="Convert one of them with astype.",
         )
@@ -413,9 +463,11 @@ def _lattice_node(t: ArrayType) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _promote(types: tuple[ArrayType, ...], x64: bool, mode: str) -> tuple[np.dtype, bool]:
+    if is_key(types[0].dtype) and all(t.dtype is types[0].dtype for t in types):
+        return types[0].dtype, False
     nodes = tuple(_lattice_node(t) for t in types)
     if mode == "strict" and len({n for n in nodes if not isinstance(n, str)}) > 1:
-        raise DTypeError(
+        raise TypePromotionError(
             f"strict promotion refuses to mix {', '.join(map(repr, types))}.",
             advice="Convert with astype, or set numpy_dtype_promotion to 'standard'.",
         )
@@ -433,6 +485,15 @@ def _promote(types: tuple[ArrayType, ...], x64: bool, mode: str) -> tuple[np.dty
 def promote(*types: ArrayType) -> tuple[np.dtype, bool]:
     """Return the dtype and the weak flag that operands of `types` are converted to.
 
-    Raises DTypeError where there is none (keys, float0; strict mode).
+    Raises DTypeError where there is none (keys and numbers, float0; strict mode).
     """
     return _promote(types, config.enable_x64, config.numpy_dtype_promotion)
+
+
+def least_upper_dtype(*types: ArrayType) -> np.dtype:
+    """Return the dtype that types of nothing in particular go to: Python's numbers have 64 bits."""
+    nodes = [*map(_lattice_node, types)]
+    joined = _join(*nodes)
+    if joined == int64 and not config.enable_x64 and joined not in nodes:
+        joined = int32
+    return {_WEAK_INT: int64, _WEAK_FLOAT: float64, _WEAK_COMPLEX: complex128}.get(joined, joined)

@@ -7,13 +7,13 @@ ordered effects form one chain, nothing dead is kept, and graphs that ops hold a
 from __future__ import annotations
 
 from stax.config import config
-from stax.errors import InternalError, StaxError
-from stax.graph import Graph, Input, Node, live
+from stax.errors import JaxprTypeError, StaxError
+from stax.graph import Graph, Input, Node, held_graphs, live
 from stax.op import ORDERED
 
 
 def verify(graph: Graph, after: str = "") -> Graph:
-    """Return `graph` if it is well formed; raises InternalError naming the pass `after`."""
+    """Return `graph` if it is well formed; raises JaxprTypeError naming the pass `after`."""
     known: set[Node] = set()
     for node in graph.inputs:
         if not isinstance(node.op, Input) or node in known:
@@ -43,9 +43,8 @@ def verified(graph: Graph, after: str) -> Graph:
 def _check_node(graph: Graph, after: str, node: Node, known: set[Node]) -> None:
     if node in known or isinstance(node.op, Input):
         raise _broken(graph, after, f"{node!r} stands there twice, or is an input of another graph")
-    for held in node.op.parameters().values():
-        if isinstance(held, Graph):
-            verify(held, after)
+    for held in held_graphs(node.op):
+        verify(held, after)
     for x in node.inputs:
         if x not in known:
             raise _broken(graph, after, f"{node!r} reads {x!r}, which is not defined before it")
@@ -57,8 +56,8 @@ def _check_node(graph: Graph, after: str, node: Node, known: set[Node]) -> None:
         raise _broken(graph, after, f"{node!r} should have type {derived!r}")
 
 
-def _broken(graph: Graph, after: str, what: str) -> InternalError:
-    return InternalError(
+def _broken(graph: Graph, after: str, what: str) -> JaxprTypeError:
+    return JaxprTypeError(
         f"{after or 'a pass'} broke the graph {graph.name}: {what}.",
         advice="This is a bug in the library; please report it with the program.",
     )

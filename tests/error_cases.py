@@ -543,8 +543,9 @@ def item_of_many() -> None:
 
 
 @case
-def sort_of_a_dynamic_length() -> None:
-    stax.jit(lambda x: snp.sort(x), dynamic={"x": {0: "n"}})(V3)
+def library_call_of_a_dynamic_length() -> None:
+    square = snp.eye(3)
+    stax.jit(snp.linalg.cholesky, dynamic={"a": {0: "n", 1: "n"}})(square)
 
 
 @case

@@ -11,6 +11,7 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 # A line that each example has to print, among others.
 SHOWS = {
+    "custom_op.py": "compiled, the same: True",
     "look_inside.py": "7. The result",
     "per_example_gradients.py": "the outlier is example 123, the one with the wrong label",
     "train_digits.py": "390 steps in",

@@ -1,9 +1,8 @@
 """Small inputs that other libraries got wrong, with the right answer.
 
 From public bug reports against JAX, autograd, torch.compile, tinygrad and TensorFlow; each stands
-for a kind.  Everything is float32 unless said, and runs eagerly and jitted.  Not reached yet:
-`cond` under vmap and grad, and a scan whose body calls grad (control flow); clip_gradient and
-custom rules with a non-differentiable argument (custom rules).
+for a kind.  Everything is float32 unless said, and runs eagerly and jitted.  Those of control flow
+and of custom rules stand in tests/control and tests/test_custom.py.
 """
 
 import math

@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "stax"
 
 # From the bottom up; a folder stands for all its modules. A new module is given a row here.
 LAYERS = (
-    ("config", "errors", "extent", "types", "tree_nodes", "tree", "source"),
+    ("config", "errors", "extent", "types", "tree_nodes", "tree", "source", "device", "capsule"),
     ("op", "graph", "printer", "verify"),
     ("trace",),
     ("operators",),
@@ -24,7 +24,22 @@ LAYERS = (
     ("lowering",),
     ("runtime",),
     ("api",),
-    ("numpy", "lax", "nn", "random", "scipy", "ops", "tree_util", "dtypes", "debug"),
+    (
+        "numpy",
+        "lax",
+        "nn",
+        "random",
+        "scipy",
+        "ops",
+        "tree_util",
+        "dtypes",
+        "debug",
+        "dlpack",
+        "flatten_util",
+        "extend",
+        "ad_checkpoint",
+        "checkpoint_policies",
+    ),
     ("inspect",),
     ("__init__",),
     ("compare", "__main__"),

@@ -374,7 +374,7 @@ def test_what_a_proxy_says_of_itself() -> None:
         assert x.weak_type
         assert x.aval is x.type
         assert type_of(x) is x.type
-        assert repr(x) == "Proxy<f32[2,3]~, test>"
+        assert repr(x) == "<traced f32[2,3]~ in test>"
         assert isinstance(x, stax.Array)
         with pytest.raises(TypeError, match="not hashable"):
             hash(x)

@@ -16,15 +16,28 @@ from typing import Any
 from stax.graph import Graph, Node, Project
 from stax.interpreters.interpret import interpret
 from stax.op import Batch
+from stax.operators.broadcast import expand_leading
 from stax.trace import Trace, bind, project
 from stax.verify import verified
 
 Flagged = tuple[Any, Any]  # a value and whether it is batched; for several, one mark for each
 
 
-def batch(graph: Graph, axis: Batch, flags: Sequence[bool]) -> tuple[Graph, list[bool]]:
-    """Return `graph` mapped over the inputs that are flagged, and which outputs are batched."""
+def batch(
+    graph: Graph, axis: Batch, flags: Sequence[bool], wanted: Sequence[bool] | None = None
+) -> tuple[Graph, list[bool]]:
+    """Return `graph` mapped over the inputs that are flagged, and which outputs are batched.
 
+    Outputs that are `wanted` are batched in any case, by repetition.
+    """
+
+    key = ("vmap", axis, tuple(flags), wanted and tuple(wanted))
+    return graph.derived(key, lambda: _batch(graph, axis, flags, wanted))
+
+
+def _batch(
+    graph: Graph, axis: Batch, flags: Sequence[bool], wanted: Sequence[bool] | None
+) -> tuple[Graph, list[bool]]:
     def rule(node: Node, inputs: list[Flagged]) -> Flagged:
         values = [x for x, _ in inputs]
         marks = [f for _, f in inputs]
@@ -42,5 +55,11 @@ def batch(graph: Graph, axis: Batch, flags: Sequence[bool]) -> tuple[Graph, list
             for x, f in zip(graph.inputs, flags, strict=True)
         ]
         outputs = interpret(graph, list(zip(args, flags, strict=True)), rule)
+        if wanted is not None:
+            pairs = zip(outputs, wanted, strict=True)
+            outputs = [
+                (expand_leading(y, axis.size), True) if w and not f else (y, f)
+                for (y, f), w in pairs
+            ]
         result = trace.finish([y for y, _ in outputs])
     return verified(result, "vmap"), [f for _, f in outputs]

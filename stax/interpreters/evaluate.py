@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.array import Array, array_from_numpy
+from stax.array import Array, array_from_numpy, value_of
 from stax.errors import StaxError
 from stax.graph import Graph, Node
 from stax.op import Op
@@ -27,7 +27,7 @@ def run(op: Op, args: Sequence[Any]) -> Any:
     except StaxError as error:
         rows = operand_rows([x.type for x in arrays], [""] * len(arrays))
         raise error.located(rows, doing()) from None
-    value = op.evaluate(*(np.asarray(x) for x in arrays))
+    value = op.evaluate(*map(value_of, arrays))
     if isinstance(type_, TupleType):
         return tuple(map(array_from_numpy, value, type_.items))
     return array_from_numpy(np.asarray(value), type_)
@@ -61,7 +61,7 @@ def _apply(node: Node, args: list[Any]) -> Any:
 
 def run_graph(graph: Graph, args: Sequence[Any]) -> list[Array]:
     """Return the outputs of `graph` as arrays, for arrays or what can become one."""
-    arrays = [np.asarray(x if type(x) is Array else links.as_array(x)) for x in args]
+    arrays = [value_of(x if type(x) is Array else links.as_array(x)) for x in args]
     values = evaluate(graph, arrays)
     return list(map(array_from_numpy, values, graph.output_types))
 

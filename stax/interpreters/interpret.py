@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from stax.graph import Graph, Node
-from stax.trace import Proxy, Trace, current_trace, links
+from stax.trace import Proxy, Trace, current_trace, links, recorder
 
 Rule = Callable[[Node, list[Any]], Any]
 
@@ -47,7 +47,7 @@ def attributed(trace: Trace | None) -> Iterator[Callable[[Node], None]]:
 
 def inline(graph: Graph, args: Sequence[Any]) -> list[Any]:
     """Return the outputs of `graph` for `args`: recorded in the current trace, or computed now."""
-    trace = current_trace()
+    trace = recorder(args)
     if trace is None:
         return links.run_graph(graph, args)
     nodes: dict[Node, Node] = dict(zip(graph.inputs, map(trace.node, args), strict=True))

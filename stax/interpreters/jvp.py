@@ -10,12 +10,12 @@ The rule of an op: `jvp(out, primals, tangents) -> tangent`, tangents of None be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stax.graph import Graph, Node, Project
 from stax.interpreters.interpret import interpret
-from stax.trace import Trace, bind, project
+from stax.trace import Trace, bind, project, zeros
 from stax.types import is_inexact
 from stax.verify import verified
 
@@ -27,8 +27,13 @@ def pushforward(
     primals: Sequence[Any],
     tangents: Sequence[Any | None],
     linearizing: bool = False,
+    known: Mapping[Node, Any] | None = None,
 ) -> tuple[list[Any], list[Any | None]]:
-    """Return the outputs of `graph` and their tangents, recorded in the current trace."""
+    """Return the outputs of `graph` and their tangents, recorded in the current trace.
+
+    `known` holds values of nodes, which are not computed then.
+    """
+    values = known or {}
 
     def rule(node: Node, inputs: list[Pair]) -> Pair:
         xs = [x for x, _ in inputs]
@@ -37,11 +42,11 @@ def pushforward(
             t = None if ts[0] is None else ts[0][node.op.position]
             return project(xs[0], node.op.position), t
         if all(t is None for t in ts):
-            return bind(node.op, *xs), None
+            return values[node] if node in values else bind(node.op, *xs), None
         op: Any = node.op
         if op.holds_graph:
             return (op.linearize if linearizing else op.pushforward)(xs, ts)
-        out = bind(node.op, *xs)
+        out = values[node] if node in values else bind(node.op, *xs)
         return out, node.op.jvp(out, xs, ts)
 
     pairs = interpret(graph, list(zip(primals, tangents, strict=True)), rule)
@@ -52,18 +57,39 @@ def _differentiable(y: Any, t: Any | None) -> Any | None:
     return t if t is not None and is_inexact(y.type.dtype) else None
 
 
-def jvp(graph: Graph, flags: Sequence[bool]) -> tuple[Graph, list[bool]]:
+def jvp(
+    graph: Graph, flags: Sequence[bool], wanted: Sequence[bool] | None = None
+) -> tuple[Graph, list[bool]]:
     """Return the graph that also pushes tangents forward, and which outputs have tangents.
 
     Its inputs are those of `graph` and then a tangent for each flagged one; its outputs are those
-    of `graph` and then a tangent for each output that has one.
+    of `graph` and then a tangent for each output that has one.  Outputs that are `wanted` have one
+    in any case: zeros.
     """
+    key = ("jvp", tuple(flags), wanted and tuple(wanted))
+    return graph.derived(key, lambda: _jvp(graph, flags, wanted))
+
+
+def _jvp(
+    graph: Graph, flags: Sequence[bool], wanted: Sequence[bool] | None
+) -> tuple[Graph, list[bool]]:
     with Trace(graph.name, "jvp") as trace:
         primals, tangents = inputs_with_tangents(trace, graph, flags)
         outs, out_tangents = pushforward(graph, primals, tangents)
+        out_tangents = filled(out_tangents, outs, wanted)
         kept = [t for t in out_tangents if t is not None]
         result = trace.finish([*outs, *kept])
     return verified(result, "jvp"), [t is not None for t in out_tangents]
+
+
+def filled(
+    tangents: Sequence[Any | None], outs: Sequence[Any], wanted: Sequence[bool] | None
+) -> list[Any | None]:
+    """Return `tangents` with zeros in place of those that are wanted and missing."""
+    if wanted is None:
+        return list(tangents)
+    triples = zip(tangents, outs, wanted, strict=True)
+    return [zeros(y.type.tangent()) if t is None and w else t for t, y, w in triples]
 
 
 def inputs_with_tangents(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from stax.graph import Constant, Graph, Input, Node, live
 from stax.interpreters.interpret import attributed
-from stax.interpreters.jvp import inputs_with_tangents, pushforward
+from stax.interpreters.jvp import filled, inputs_with_tangents, pushforward
 from stax.interpreters.transpose import dependents, pullback
 from stax.trace import Proxy, Trace
 from stax.verify import verified
@@ -93,11 +93,19 @@ class Linearized(NamedTuple):
     has_tangent: list[bool]
 
 
-def linearize(graph: Graph, flags: Sequence[bool]) -> Linearized:
-    """Linearize `graph` in its flagged inputs."""
+def linearize(
+    graph: Graph, flags: Sequence[bool], wanted: Sequence[bool] | None = None
+) -> Linearized:
+    """Linearize `graph` in its flagged inputs; outputs that are `wanted` have a tangent."""
+    key = ("linearize", tuple(flags), wanted and tuple(wanted))
+    return graph.derived(key, lambda: _linearize(graph, flags, wanted))
+
+
+def _linearize(graph: Graph, flags: Sequence[bool], wanted: Sequence[bool] | None) -> Linearized:
     with Trace(graph.name, "linearize") as trace:
         primals, tangents = inputs_with_tangents(trace, graph, flags)
         outs, out_tangents = pushforward(graph, primals, tangents, linearizing=True)
+        out_tangents = filled(out_tangents, outs, wanted)
         kept = [t for t in out_tangents if t is not None]
         joint = trace.finish([*outs, *kept])
     unknown = [False] * len(primals) + [True] * (len(joint.inputs) - len(primals))

@@ -15,6 +15,7 @@ import numpy as np
 
 from stax.graph import Constant
 from stax.op import Linear, Op
+from stax.operators.bits import OptimizationBarrier, ReducePrecision
 from stax.operators.elementwise import (
     Convert,
     Elementwise,
@@ -26,6 +27,7 @@ from stax.operators.elementwise import (
     or_,
     select,
 )
+from stax.operators.gradient import CheckpointName
 from stax.operators.reduce import ReduceSum, reduce_or
 from stax.operators.shape import (
     Broadcast,
@@ -85,7 +87,9 @@ def pull_mask(op: Op, ct: Masked, operands: Sequence[Any]) -> Sequence[Any | Non
     if mask is None:
         return [None] * len(operands)
     match op:
-        case Elementwise() | Convert():
+        case (
+            Elementwise() | Convert() | ReducePrecision() | OptimizationBarrier() | CheckpointName()
+        ):
             return [mask] * len(operands)
         case Broadcast():
             return (_unbroadcast(op, mask, operands[0].type.shape),)

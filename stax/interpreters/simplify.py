@@ -15,8 +15,10 @@ from stax.graph import Constant, Graph, Node, is_constant
 from stax.interpreters.interpret import attributed
 from stax.op import Op
 from stax.operators.elementwise import Convert, Elementwise, IntegerPow, Select
+from stax.operators.random import RandomBits, RandomUnwrap, RandomWrap
 from stax.operators.shape import Broadcast, Reshape, Transpose
 from stax.trace import Trace
+from stax.types import is_complex, storage
 from stax.verify import verified
 
 
@@ -47,6 +49,8 @@ def identity(trace: Trace, op: Op, inputs: tuple[Node, ...]) -> Node | None:
     if inputs and all(isinstance(x.op, Constant) for x in inputs):
         return _folded(trace, op, inputs)
     match op, inputs:
+        case Elementwise("mul" | "div"), (x, _) if is_complex(x.type.dtype):
+            return None  # an infinity, or a zero, in one part reaches the other
         case Elementwise("mul"), (x, y):
             return x if is_constant(y, 1) else y if is_constant(x, 1) else None
         case Elementwise("div"), (x, y) if is_constant(y, 1):
@@ -63,6 +67,11 @@ def identity(trace: Trace, op: Op, inputs: tuple[Node, ...]) -> Node | None:
             return x
         case Reshape(), (Node(Reshape(), (x,)),):
             return _merged(trace, op, x)
+        case Reshape(), (Node(RandomBits() as draw, (key,)),) if not key.type.shape:
+            # Bits of one key are those of a count, whatever the shape.
+            return trace.apply(RandomBits(draw.width, op.shape), (key,))
+        case RandomWrap(), (Node(RandomUnwrap(), (x,)),):
+            return x
         case Reshape() | Broadcast(), (x,) if x.type is op.abstract_eval(x.type):
             return x
         case Transpose(), (Node(Transpose() as inner, (x,)),):
@@ -82,7 +91,9 @@ def _merged(trace: Trace, op: Op, x: Node) -> Node:
 
 
 def _is_positive_zero(node: Node) -> bool:
-    return is_constant(node, 0) and not np.signbit(np.real(_number(node)))
+    if not is_constant(node, 0):
+        return False
+    return not (np.signbit(np.real(_number(node))) or np.signbit(np.imag(_number(node))))
 
 
 def _is_negative_zero(node: Node) -> bool:
@@ -104,6 +115,6 @@ def _folded(trace: Trace, op: Op, inputs: tuple[Node, ...]) -> Node | None:
     else:
         return None
     type_ = op.abstract_eval(*(x.type for x in inputs))
-    data = np.asarray(value).astype(type_.dtype).tobytes()
+    data = np.asarray(value).astype(storage(type_.dtype)).tobytes()
     constant = Constant(data, type_.dtype, type_.shape, type_.weak)
     return trace.apply(constant, ())

@@ -19,7 +19,7 @@ from stax.graph import Graph, Node, Project
 from stax.interpreters.interpret import attributed, inline
 from stax.interpreters.masks import Masked, add_masked, apply_mask, pull_mask
 from stax.op import Linear
-from stax.trace import Proxy, Trace
+from stax.trace import Proxy, Trace, zeros
 from stax.types import TupleType
 from stax.verify import verified
 
@@ -78,12 +78,22 @@ def _accumulate(found: dict[Node, Any], node: Node, ct: Masked) -> None:
     found[node] = add_masked(found.get(node), ct)
 
 
-def transpose(graph: Graph, flags: Sequence[bool]) -> tuple[Graph, list[bool]]:
+def transpose(
+    graph: Graph, flags: Sequence[bool], wanted: Sequence[bool] | None = None
+) -> tuple[Graph, list[bool]]:
     """Return the transpose of a graph that is linear in its flagged inputs.
 
     Its inputs are the inputs that are not flagged and then a cotangent for each output; its outputs
-    are the cotangents of the flagged inputs that have one, which the second result marks.
+    are the cotangents of the flagged inputs that have one, which the second result marks.  Flagged
+    inputs that are `wanted` have one in any case: zeros.
     """
+    key = ("transpose", tuple(flags), wanted and tuple(wanted))
+    return graph.derived(key, lambda: _transpose(graph, flags, wanted))
+
+
+def _transpose(
+    graph: Graph, flags: Sequence[bool], wanted: Sequence[bool] | None
+) -> tuple[Graph, list[bool]]:
     with Trace(graph.name, "transpose") as trace:
         inputs = [trace.input(x.type, x.label) for x in graph.inputs]
         outputs = inline(graph, inputs)
@@ -92,5 +102,8 @@ def transpose(graph: Graph, flags: Sequence[bool]) -> tuple[Graph, list[bool]]:
         back = pullback(trace, outputs, cts, linear)
         kept = [x.node for x, f in zip(inputs, flags, strict=True) if not f]
         trace.inputs = [*kept, *(c.node for c in cts)]
+        if wanted is not None:
+            triples = zip(back, linear, wanted, strict=True)
+            back = [zeros(x.type) if c is None and w else c for c, x, w in triples]
         result = trace.finish([c for c in back if c is not None])
     return verified(result, "transpose"), [c is not None for c in back]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import builtins
 import enum
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from stax import types
 from stax.errors import ArgumentError, ArgumentValueError, DTypeError, ShapeError
 from stax.extent import same_shape
-from stax.numpy.arguments import array
-from stax.operators import elementwise as ops
+from stax.numpy.arguments import array, static_int
+from stax.operators import bits, elementwise as ops
 from stax.operators.arithmetic import operand
 from stax.operators.elementwise import convert, like
 from stax.operators.gradient import stop_gradient as hold
 from stax.operators.shape import broadcast_to
-from stax.trace import full, type_of
+from stax.trace import full, is_array, type_of
 from stax.tree import tree_map
 from stax.types import is_python_number
 
@@ -26,7 +27,8 @@ Function = Callable[..., Any]
 def operands(name: str, *args: Any) -> list[Any]:
     """Return operands in one type: numbers take that of the arrays, weak dtypes give way.
 
-    Arrays without axes broadcast, other shapes must agree; raises DTypeError where dtypes differ.
+    Arrays without axes broadcast, and axes of length 1 among arrays of as many axes; raises
+    DTypeError where dtypes differ, ShapeError where numbers of axes do.
     """
     found = [operand(name, x) for x in args]
     if all(is_python_number(x) for x in found):
@@ -40,8 +42,17 @@ def operands(name: str, *args: Any) -> list[Any]:
             f"{name}: operands must have one dtype, got {shown}.",
             advice="stax.numpy converts by itself; here, use astype.",
         )
-    shape = builtins.max((x.shape for x in arrays), key=len)
+    shape = _common_shape(name, [x.shape for x in arrays if x.shape])
     return [_fitted(name, x, shape, dtype, weak) for x in found]
+
+
+def _common_shape(name: str, shapes: list[Any]) -> Any:
+    if len({len(s) for s in shapes}) > 1:
+        raise ShapeError(
+            f"{name}: operands must have one shape, got {' and '.join(map(str, shapes))}.",
+            advice="stax.numpy broadcasts by itself; here, use broadcast_in_dim.",
+        )
+    return types.broadcast_shapes(*shapes)
 
 
 def _fitted(name: str, x: Any, shape: Any, dtype: Any, weak: bool) -> Any:
@@ -53,11 +64,6 @@ def _fitted(name: str, x: Any, shape: Any, dtype: Any, weak: bool) -> Any:
                 advice="Convert the array first, or pass a number of its kind.",
             )
         return full(shape, x, dtype, weak)
-    if x.shape and not same_shape(x.shape, shape):
-        raise ShapeError(
-            f"{name}: operands must have one shape, got {x.shape} and {shape}.",
-            advice="stax.numpy broadcasts by itself; here, use broadcast_in_dim.",
-        )
     x = convert(x, dtype, weak)
     return x if same_shape(x.shape, shape) else broadcast_to(x, shape)
 
@@ -75,9 +81,10 @@ def _unary(name: str, op: Function, accuracy: bool = False) -> Function:
     return function
 
 
-def _binary(name: str, op: Function) -> Function:
+def _binary(name: str, op: Function, of_numbers: bool = False) -> Function:
     def function(x: Any, y: Any) -> Any:
-        return op(*operands(name, x, y))
+        x, y = operands(name, x, y)
+        return op(_number(name, x), y) if of_numbers else op(x, y)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Apply `{name}` to each pair of elements, which have one dtype and shape."
@@ -101,15 +108,18 @@ asin, acos, atan, sinh, cosh, asinh, acosh, atanh = (
     )
 )  # fmt: skip
 erf, erfc, is_finite = (_unary(op.__name__, op) for op in (ops.erf, ops.erfc, ops.is_finite))
+real, imag, conj = (_unary(op.__name__, op) for op in (ops.real, ops.imag, ops.conj))
 bitwise_not = _unary("bitwise_not", ops.not_)
+population_count, clz = (_unary(op.__name__, op) for op in (bits.population_count, bits.clz))
 
-add, sub, mul, div, rem = (
-    _binary(op.__name__, op) for op in (ops.add, ops.sub, ops.mul, ops.div, ops.rem)
+add, sub, div, rem = (
+    _binary(op.__name__, op, of_numbers=True) for op in (ops.add, ops.sub, ops.div, ops.rem)
 )
 eq, ne, lt, le, gt, ge = (
     _binary(op.__name__, op) for op in (ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge)
 )
 max, min = _binary("max", ops.maximum), _binary("min", ops.minimum)
+complex = _binary("complex", ops.complex_)
 atan2 = _binary("atan2", ops.atan2)
 bitwise_and = _binary("bitwise_and", ops.and_)
 bitwise_or = _binary("bitwise_or", ops.or_)
@@ -119,26 +129,87 @@ shift_right_logical = _binary("shift_right_logical", ops.shift_right_logical)
 shift_right_arithmetic = _binary("shift_right_arithmetic", ops.shift_right_arithmetic)
 
 
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    """Return the product of each pair of elements; with `out_dtype`, of the elements so converted.
+
+    Raises DTypeError where dtypes differ, ShapeError where shapes do not fit.
+    """
+    x, y = operands("mul", x, y)
+    x = _number("mul", x)
+    if out_dtype is not None:
+        wanted = types.check_dtype(out_dtype)
+        x, y = convert(x, wanted), convert(y, wanted)
+    return ops.mul(x, y)
+
+
+def mulhi(x: Any, y: Any, /) -> Any:
+    """Return the high half of the product of each pair of integers."""
+    return bits.mulhi(*operands("mulhi", x, y))
+
+
+def nextafter(x1: Any, x2: Any) -> Any:
+    """Return the floating number next to each of `x1` in the direction of `x2`.
+
+    Subnormal numbers are neighbours like others.  It is constant between jumps: its derivative
+    is zero.  Raises DTypeError for other than floating types.
+    """
+    return bits.nextafter(*map(_float, ("nextafter",) * 2, operands("nextafter", x1, x2)))
+
+
+def _number(name: str, x: Any) -> Any:
+    if types.is_bool(x.dtype):
+        raise DTypeError(
+            f"{name} does not accept bool.", advice="Convert it, or use bitwise functions."
+        )
+    return x
+
+
+def _float(name: str, x: Any) -> Any:
+    if not types.is_float(x.dtype):
+        raise DTypeError(
+            f"{name} takes floating types, not {x.type}.", advice="Convert it with astype first."
+        )
+    return x
+
+
 def abs(x: Any) -> Any:
-    """Return the absolute value of each element."""
+    """Return the absolute value of each element; raises DTypeError for unsigned integers."""
     x = array("abs", x)
-    return x if x.dtype.kind == "u" else ops.abs_(x)
+    if x.dtype.kind == "u":
+        raise DTypeError(
+            f"abs does not accept {x.type}.", advice="Unsigned numbers are not negative."
+        )
+    return ops.abs_(x)
 
 
 def pow(x: Any, y: Any) -> Any:
-    """Return `x` to the power `y`, which may be an integer for a floating `x`."""
+    """Return the floating `x` to the power `y`, which may be an integer.
+
+    Raises DTypeError for integers and bool in place of `x`; see integer_pow.
+    """
     x = array("pow", x)
-    if isinstance(y, int) and not isinstance(y, bool):
+    y = _number("pow", operand("pow", y)) if is_array(y) else operand("pow", y)
+    if not types.is_inexact(x.dtype) or isinstance(y, bool):
+        raise DTypeError(
+            f"pow takes a floating base and a number, not {x.type} and {y!r}.",
+            advice="Use integer_pow for integers, or stax.numpy.power.",
+        )
+    if isinstance(y, int):
         return ops.integer_pow(x, y)
-    y = operand("pow", y)
     if not is_python_number(y) and types.is_integer(y.dtype) and types.is_inexact(x.dtype):
         y = convert(y, x.dtype)
     return ops.power(*operands("pow", x, y))
 
 
 def integer_pow(x: Any, y: int) -> Any:
-    """Return `x` to the integer power `y`."""
-    return ops.integer_pow(array("integer_pow", x), y)
+    """Return `x` to the integer power `y`; raises DTypeError for negative powers of integers."""
+    x = array("integer_pow", x)
+    if y < 0 and not types.is_inexact(x.dtype):
+        raise DTypeError(
+            f"integer_pow: {x.type} has no negative powers, got {y}.",
+            advice="Convert the base to a floating type.",
+        )
+    return ops.integer_pow(x, static_int("integer_pow", "the exponent", y))
 
 
 def square(x: Any) -> Any:
@@ -148,7 +219,7 @@ def square(x: Any) -> Any:
 
 def reciprocal(x: Any) -> Any:
     """Return 1 over each element."""
-    return ops.integer_pow(array("reciprocal", x), -1)
+    return integer_pow(x, -1)
 
 
 class RoundingMethod(enum.IntEnum):
@@ -220,6 +291,61 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     """Return `operand` with its elements converted to `new_dtype`."""
     x = array("convert_element_type", operand)
     return convert(x, types.check_dtype(new_dtype))
+
+
+def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+    """Return the bits of `operand` read as numbers of another type.
+
+    A narrower type adds an axis at the end, low bits first; a wider one takes the last axis.
+    Raises DTypeError for bool and complex numbers (other than to themselves), ArgumentValueError
+    where the last axis does not make up one element.
+    """
+    return bits.bitcast(array("bitcast_convert_type", operand), types.check_dtype(new_dtype))
+
+
+def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+    """Return `operand` rounded to a floating type of so many bits, in its own type.
+
+    What is too large for that type is infinite, and what is below its normal numbers is zero.
+    Linear, so tangents are rounded likewise.  Raises ArgumentValueError for fewer than 1 exponent
+    bit or 0 mantissa bits.
+    """
+    exponent = static_int("reduce_precision", "exponent_bits", exponent_bits)
+    mantissa = static_int("reduce_precision", "mantissa_bits", mantissa_bits)
+    if exponent < 1 or mantissa < 0:
+        raise ArgumentValueError(
+            f"reduce_precision: no type has {exponent} exponent bits and {mantissa} mantissa bits.",
+            advice="Ask for at least 1 exponent bit and 0 mantissa bits.",
+        )
+    return bits.reduce_precision(array("reduce_precision", operand), exponent, mantissa)
+
+
+def optimization_barrier(operand: Any, /) -> Any:
+    """Return a tree of arrays unchanged, as values that the compiler takes for new ones.
+
+    What is computed from the results is not merged with the same computed from `operand`.
+    """
+    return tree_map(lambda x: bits.optimization_barrier(array("optimization_barrier", x)), operand)
+
+
+def stage(x: Any, /) -> Any:
+    """Return a number or an array as a value of the function that is being traced."""
+    return array("stage", x)
+
+
+def dtype(x: Any) -> Any:
+    """Return the dtype of an array, a number, or of what names a type, as it enters a program.
+
+    Raises DTypeError for what has none.
+    """
+    if is_array(x):
+        return x.dtype
+    if x is None:
+        raise ArgumentValueError("None has no dtype.", advice="Pass an array, a number or a dtype.")
+    named = isinstance(x, type | str | np.dtype) or not hasattr(x, "dtype")
+    if is_python_number(x):
+        return type_of(x).dtype
+    return types.canonical_dtype(x if named else x.dtype)
 
 
 def stop_gradient(x: Any) -> Any:

@@ -32,6 +32,7 @@ from stax.lowering.element import (
 )
 from stax.lowering.fuse import Fusion, is_free
 from stax.lowering.maps import map_loops
+from stax.lowering.paired import Pairs, nest_shape
 from stax.lowering.schedule import Layout, Schedule
 from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.reshape import Reshape
@@ -102,13 +103,10 @@ class KernelBuilder(ElementBuilder):
 
     def depth_of(self, *expressions: ir.Expr | None) -> int:
         """Return the innermost loop that an expression depends on, the parallel one at least."""
-        deepest, pending = 1, [e for e in expressions if e is not None]
-        while pending:
-            e = pending.pop()
+        deepest = 1
+        for e in ir.walk(*[e for e in expressions if e is not None]):
             if isinstance(e, ir.Var):
                 deepest = max(deepest, self.depth.get(e.name, 0))
-            else:
-                pending += [c for c in ir.children(e)]  # type: ignore[misc]
         return deepest
 
     def let(self, value: ir.Expr, prefix: str = "v", depth: int | None = None) -> ir.Expr:
@@ -121,11 +119,16 @@ class KernelBuilder(ElementBuilder):
         self.scopes[at].statements.append(ir.Let(var, value))
         return var
 
+    def named(self, x: ir.Expr) -> ir.Expr:
+        return self.let(x)
+
     # --- memory ---
 
     def buffer(self, node: Node) -> ir.Buffer:
         """Return the buffer through which a stored value is seen with the shape of `node`."""
         root, shape = self.fusion.root_of(node), node.type.shape
+        is_made = isinstance(node.op, Pairs) and self.fusion.home.get(node) is self.region
+        shape = shape[:-1] if is_made else shape
         lengths: tuple[Any, ...] = tuple(
             self.extent(n) if isinstance(n, Extent) else n for n in shape
         )
@@ -135,6 +138,7 @@ class KernelBuilder(ElementBuilder):
                 if all(isinstance(n, int) for n in shape)
                 else self.points(shape),
             )
+        lengths = (*lengths, 2) if is_made else lengths
         key = (root, lengths)
         if key not in self.buffers:
             label = self.labels[root]
@@ -155,6 +159,11 @@ class KernelBuilder(ElementBuilder):
         buffer = self.buffer(node)
         self.stored_here.add(buffer.name)
         index = self.place(node)
+        if isinstance(node.op, Pairs):
+            values = [self.operand(x, None)(index) for x in node.inputs]
+            for which, value in enumerate(values):
+                self.emit(ir.Store(buffer, (*index, ir.index(which)), value))
+            return
         self.emit(ir.Store(buffer, index, self.value(node, index)))
 
     # --- values ---
@@ -162,15 +171,14 @@ class KernelBuilder(ElementBuilder):
     def place(self, node: Node) -> Index:
         """Return the index of `node` that the open loops are at."""
         if self.plan.is_flat:
-            return (
-                (self.axis_index[0],) if canonical(node.type.shape) else spread(node.type.shape, ())
-            )
+            shape = nest_shape(node)
+            return (self.axis_index[0],) if canonical(shape) else spread(shape, ())
         full = self.region.holds_full(node)
         reduced = () if full else self.region.axes or ()
         axes = [a for a in range(len(self.region.shape)) if a not in reduced]
         if any(a not in self.axis_index for a in axes):
             return ()
-        return spread(node.type.shape, [self.axis_index[a] for a in axes])
+        return spread(nest_shape(node), [self.axis_index[a] for a in axes])
 
     def value(self, node: Node, index: Index, mask: ir.Expr | None = None) -> ir.Expr:
         """Return the element of `node` at `index`; where `mask` is false it may be anything."""
@@ -185,7 +193,7 @@ class KernelBuilder(ElementBuilder):
             return self.ready[node]()
         before, self.current = self.current, depth
         if not is_local and self.fusion.in_memory(node, self.region):
-            result: ir.Expr = ir.Load(self.buffer(node), index, mask)
+            result: ir.Expr = ir.Load(self.buffer(node), self._in_memory(node, index), mask)
         elif isinstance(node.op, Reduction) and is_local:
             raise InternalError(f"build: {node!r} is read before its loop.")
         else:
@@ -195,13 +203,21 @@ class KernelBuilder(ElementBuilder):
         self.scopes[max(depth, self.depth_of(result))].values[key] = result
         return result
 
+    def _in_memory(self, node: Node, index: Index) -> Index:
+        """Return an index as the buffer of `node` takes it, which is flat in a flat map."""
+        if not self.plan.is_flat or len(index) < 2 or not canonical(node.type.shape):
+            return index
+        return (ir.flat_index(node.type.shape, index),)
+
     def operand(self, node: Node, outer_mask: ir.Expr | None) -> Operand:
         """Return the operand of a rule that reads `node`."""
 
         def read(index: Index, mask: ir.Expr | None) -> ir.Expr:
             if outer_mask is not None:
                 mask = outer_mask if mask is None else self.both(mask, outer_mask)
-            x = self._flat_source(node) if self.plan.is_flat else node
+            # What is read at one fixed place, such as a key, is not laid out as the map is.
+            is_fixed = all(isinstance(i, ir.Const) for i in index)
+            x = self._flat_source(node) if self.plan.is_flat and not is_fixed else node
             if self.laid_out and (root := self.fusion.root_of(x)) in self.laid_out:
                 return self.laid_out[root]
             if x is not node:

@@ -16,6 +16,7 @@ import numpy as np
 from stax.graph import Node
 from stax.lowering import loop_ir as ir
 from stax.lowering.element import static_size
+from stax.lowering.paired import Pairs
 from stax.lowering.schedule import column_block, unrolling
 from stax.operators.broadcast import Reduction
 from stax.types import accumulator, is_bool, is_float
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def identity_of(kind: str, dtype: np.dtype) -> Any:
     """Return the number that leaves others alone under the combination `kind`."""
-    if kind in ("add", "or"):
+    if kind in ("add", "or", "xor"):
         return False if is_bool(dtype) else 0
     if kind in ("mul", "and"):
         return True if is_bool(dtype) else -1 if kind == "and" else 1
@@ -200,7 +201,7 @@ class _Columns:
             if n in plan.needed and not plan.is_full(n) and plan.stage[n] == stage
         ]
         stored = [n for n in found if n in builder.region.targets]
-        held = [n for n in found if not isinstance(n.op, Reduction)]
+        held = [n for n in found if not isinstance(n.op, Reduction | Pairs)]
         if not stored and not held:
             return
         buffers = [self.allocate(n.type.dtype) for n in held]

@@ -37,6 +37,14 @@ class ElementBuilder:
         """Return `x` converted to `dtype`."""
         return ir.convert(x, dtype)
 
+    def named(self, x: ir.Expr) -> ir.Expr:
+        """Return `x` under a name, for a value that several others read."""
+        return x
+
+    def bitcast(self, x: ir.Expr, dtype: np.dtype) -> ir.Expr:
+        """Return the bits of `x` read as `dtype`, which is as wide."""
+        return ir.bitcast(x, dtype)
+
     def extent(self, length: Dimension) -> ir.Expr:
         """Return the length of an axis as an index expression."""
         if not isinstance(length, Extent):
@@ -124,6 +132,16 @@ class Operand:
 def symbol_var(name: str) -> ir.Var:
     """Return the variable that holds the length named `name`."""
     return ir.Var(SYMBOL_PREFIX + name, ir.INDEX)
+
+
+def length_of(extent: Dimension) -> int | ir.Expr:
+    """Return a length as a buffer or a loop has it: a number, or an expression of symbols."""
+    return extent if isinstance(extent, int) else ElementBuilder().extent(extent)
+
+
+def symbols_of(shape: Shape) -> list[str]:
+    """Return the names of the symbols in a shape, in order."""
+    return sorted({s for e in shape if isinstance(e, Extent) for s in e.symbols()})
 
 
 def is_unit(extent: Dimension) -> bool:

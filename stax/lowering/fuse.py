@@ -32,11 +32,13 @@ from stax.lowering.element import (
     static_size,
 )
 from stax.lowering.own import is_own_kernel, stored_operands
+from stax.lowering.paired import Pairs, nest_shape
 from stax.lowering.split import Copy
 from stax.op import Op, has_rule
 from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.contract import DotGeneral
 from stax.operators.elementwise import Convert, Elementwise, IntegerPow, Select
+from stax.operators.random import Draw, RandomFoldIn
 from stax.operators.reduce import ArgExtreme
 from stax.operators.reshape import Reshape
 from stax.operators.shape import Iota
@@ -48,8 +50,11 @@ BROADCAST_LIMIT = 2
 UNBOUNDED = 1000
 MATH_PRICE = 12
 DIVISION_PRICE = 3
+RANDOM_PRICE = 60
+SLOW_PRICE = 400
 # A region's code is compiled as one function; LLVM's time grows faster than its size.
 REGION_LIMIT = 64
+WEIGHTS = {MATH_PRICE: 5, RANDOM_PRICE: 12, SLOW_PRICE: 5}  # of nodes, by price
 REGION_READS = 24
 OPEN_REGIONS = 4
 
@@ -85,13 +90,13 @@ class Region:
 
     def holds_full(self, node: Node) -> bool:
         """Say whether a value of the shape of `node` is one per point of the whole nest."""
-        return same_shape(canonical(node.type.shape), self.shape)
+        return same_shape(canonical(nest_shape(node)), self.shape)
 
     def index(self, node: Node) -> Index:
         """Return the index at which the nest computes `node`, in terms of its loop variables."""
         reduced = () if self.holds_full(node) else self.axes or ()
         return spread(
-            node.type.shape, [axis_var(a) for a in range(len(self.shape)) if a not in reduced]
+            nest_shape(node), [axis_var(a) for a in range(len(self.shape)) if a not in reduced]
         )
 
 
@@ -107,12 +112,14 @@ def is_free(node: Node) -> bool:
 
 def is_pointwise(op: Op) -> bool:
     """Say whether an element of the result depends on the elements at the same index alone."""
-    return isinstance(op, Elementwise | Select | Convert | IntegerPow | Copy)
+    return isinstance(op, Elementwise | Select | Convert | IntegerPow | Copy | Pairs)
 
 
 def computes(op: Op) -> bool:
     """Say whether an op has a place in a nest (it is no index op and no library call)."""
-    return is_pointwise(op) or isinstance(op, Reduction | DotGeneral | ArgExtreme)
+    return is_pointwise(op) or isinstance(
+        op, Reduction | DotGeneral | ArgExtreme | Draw | RandomFoldIn
+    )
 
 
 def price(op: Op) -> int:
@@ -120,10 +127,12 @@ def price(op: Op) -> int:
     match op:
         case Elementwise(name):
             if name in _MATH:
-                return MATH_PRICE
+                return SLOW_PRICE if name in ir.SLOW else MATH_PRICE
             return DIVISION_PRICE if name in ("div", "sqrt", "rsqrt", "rem") else 1
         case Reduction() | DotGeneral() | ArgExtreme():
             return UNBOUNDED
+        case Draw() | RandomFoldIn():
+            return RANDOM_PRICE
         case _:
             return 1
 
@@ -193,7 +202,7 @@ class Fusion:
     def _give_home(self, node: Node) -> None:
         region = self._find_region(node)
         region.nodes.append(node)
-        region.weight += 1 + (4 if price(node.op) == MATH_PRICE else 0)
+        region.weight += WEIGHTS.get(price(node.op), 1)
         if isinstance(node.op, Reduction) and region.axes is None:
             region.axes = reduced_axes(node)
         self.home[node] = region
@@ -205,7 +214,7 @@ class Fusion:
 
     def _find_region(self, node: Node) -> Region:
         nest = node.inputs[0] if isinstance(node.op, Reduction) else node
-        shape = canonical(nest.type.shape)
+        shape = canonical(nest_shape(nest))
         candidates = [self.home[x] for x in self._nearby(node) if x in self.home]
         candidates.sort(key=lambda r: r.level, reverse=True)
         for region in [*candidates, *reversed(self._open[shape][-OPEN_REGIONS:])]:
@@ -333,7 +342,7 @@ def reduced_axes(node: Node) -> tuple[int, ...]:
 def nest_index(node: Node) -> Index:
     """Return the index of a node, or of what it reduces, in a nest of its own."""
     nest = node.inputs[0] if isinstance(node.op, Reduction) else node
-    shape = nest.type.shape
+    shape = nest_shape(nest)
     return spread(shape, [axis_var(a) for a in range(len(canonical(shape)))])
 
 
@@ -364,9 +373,12 @@ def reads_of(node: Node, index: Index, homes: Any = ()) -> list[Read]:
 def _direct(node: Node, index: Index) -> Sequence[tuple[Node, Index]]:
     """Return the operands of `node` and where its element at `index` reads them."""
     if is_pointwise(node.op):
-        return [(x, index) for x in node.inputs]
+        return [(x, index[: x.type.ndim]) for x in node.inputs]
     if isinstance(node.op, Reduction):
         return [(node.inputs[0], index)]
+    if isinstance(node.op, Draw):
+        (keys,) = node.inputs
+        return [(keys, index[: keys.type.ndim])]
     if not has_rule(type(node.op), "lower"):
         return []
     trail = _LoopTrail()

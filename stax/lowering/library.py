@@ -10,14 +10,18 @@ from stax.errors import LoweringError
 from stax.graph import Node, Project, multiple
 from stax.lowering.build import BuiltKernel
 from stax.lowering.fuse import Fusion
+from stax.lowering.host import HostStep, host_step
+from stax.lowering.lapack import LapackStep, has_native
 from stax.lowering.own import GEMM_NAMES, gemm, stored_operands
+from stax.lowering.paired import is_library_op
 from stax.lowering.running import running_kernel
 from stax.lowering.scatter import scatter_kernels
+from stax.lowering.selecting import SelectStep
 from stax.lowering.sorting import SortStep, sort_step
 from stax.operators.contract import DotGeneral
 from stax.operators.index import Scatter
 from stax.operators.reduce import Cumulative
-from stax.operators.sort import Sort
+from stax.operators.sort import Sort, TopK
 
 if TYPE_CHECKING:
     from stax.lowering.program import DriverWriter
@@ -42,7 +46,7 @@ class GemmStep:
         driver.do(f"call void {function}(ptr {a}, ptr {b}, ptr {c}, ptr {descriptor})")
 
 
-LibraryStep = GemmStep | SortStep
+LibraryStep = GemmStep | SortStep | LapackStep | HostStep
 
 
 def library_steps(
@@ -68,11 +72,18 @@ def _steps(
         case Scatter():
             return scatter_kernels(node, sources, name, labels)
         case Sort():
-            return (sort_step(node, sources, _results(fusion, node)),)
+            return (sort_step(SortStep, node, sources, results_read(fusion, node)),)
+        case TopK():
+            return (sort_step(SelectStep, node, sources, results_read(fusion, node)),)
+        case op if is_library_op(op):
+            found = results_read(fusion, node)
+            if has_native(node):
+                return (LapackStep(node, tuple(sources), tuple(found)),)
+            return (host_step(node, sources, found),)
     raise LoweringError(f"{node.op.name} cannot be compiled for the CPU yet.")
 
 
-def _results(fusion: Fusion, node: Node) -> list[tuple[int, Node]]:
+def results_read(fusion: Fusion, node: Node) -> list[tuple[int, Node]]:
     """Return the results of a node that are read, with their positions."""
     if not multiple(node):
         return [(0, node)]

@@ -14,6 +14,7 @@ loops, whose sum is not looked at in between, keeps its lanes until the outermos
 
 from __future__ import annotations
 
+import itertools
 import math as pymath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -92,10 +93,15 @@ class _Emitter(Expressions):
     # Statements
 
     def statements(self, body: Sequence[Stmt]) -> None:
-        for stmt in body:
+        done: Stmt | None = None
+        for stmt, after in itertools.zip_longest(body, body[1:]):
+            if stmt is done:
+                continue
             match stmt:
                 case Let(var, value):
                     self.env[var.name] = self.evaluate(value)
+                case Store() if self.store_pairs(stmt, after):
+                    done = after
                 case Store(buffer, index, value, mask):
                     self.store(buffer, index, value, mask)
                 case Update(op, var, value):

@@ -25,7 +25,9 @@ from stax.lowering.loop_ir import (
     Expr,
     Kernel,
     Load,
+    Store,
     Var,
+    index as index_of,
 )
 from stax.types import int32, int64
 
@@ -217,6 +219,17 @@ class Expressions:
         flat = self.flat(buffer, [self.evaluate(i) for i in index])
         self.memory.store(buffer, flat, result, self.masked(keep, flat, result.lanes))
 
+    def store_pairs(self, first: Store, second: Any) -> bool:
+        """Store both numbers of pairs at once, if two stores are that; say whether they are."""
+        if not _are_pairs(first, second):
+            return False
+        flat = self.flat(first.buffer, [self.evaluate(i) for i in first.index])
+        if self.masked(None, flat, 2) is not None or not self.memory.is_half(first.buffer, flat):
+            return False
+        values = self.value(first.value), self.value(second.value)
+        self.memory.store_pairs(first.buffer, flat, *values)
+        return True
+
     def flat(self, buffer: Buffer, position: Sequence[Index]) -> Affine:
         """Give the offset of a position, computing a buffer's extents once."""
         extents = self._shapes.get(buffer.name)
@@ -237,6 +250,16 @@ class Expressions:
             return mask
         assert self.live is not None
         return self.live if mask is None else self.w.binary("and", self.live, mask)
+
+
+def _are_pairs(first: Store, second: Any) -> bool:
+    """Say whether two stores write the first and the second number of one pair."""
+    if not isinstance(second, Store) or first.buffer is not second.buffer:
+        return False
+    if first.mask is not None or second.mask is not None or not first.index:
+        return False
+    (*place, a), (*other, b) = first.index, second.index
+    return place == other and (a, b) == (index_of(0), index_of(1))
 
 
 def _operands(node: Expr) -> tuple[Expr, ...]:

@@ -1,7 +1,8 @@
 """Loads and stores: from the position in a buffer to the cheapest access that does it.
 
 The flat index is affine in the lane number.  Its coefficient decides: 1 is one vector access, 0 a
-scalar one, -1 a vector access and a shuffle; anything else goes lane by lane.  Loads are pure
+scalar one, -1 a vector access and a shuffle, 2 in an array of pairs (of complex numbers) two
+accesses and a shuffle; anything else goes lane by lane.  Loads are pure
 between the stores that could touch the same memory, so they are shared and move out of loops like
 any other instruction; `aliases` says which buffers stand for the same memory.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from stax.lowering.llvm_scalar import literal, part, select
 from stax.lowering.llvm_writer import (
@@ -21,7 +23,7 @@ from stax.lowering.llvm_writer import (
     lane_numbers,
     vector_type,
 )
-from stax.lowering.loop_ir import Buffer
+from stax.lowering.loop_ir import Buffer, Const
 from stax.types import bfloat16, bool_, float16, int32
 
 Index = Value | Affine
@@ -114,6 +116,8 @@ class Memory:
             if mask.text == "false":
                 return literal(0, buffer.dtype)
             mask = None
+        if mask is None and self.is_half(buffer, flat):
+            return self._half(buffer, flat)
         if flat.is_vector or flat.lane not in (0, 1, -1):
             return self._gathered(buffer, flat, mask)
         if flat.lane == 0:
@@ -162,6 +166,22 @@ class Memory:
         pointer = self.w.raw(line, level)
         line = f"load {MEMORY[buffer.dtype]}, ptr {pointer}, align {buffer.dtype.itemsize}"
         return self._read(buffer, line, 1, level)
+
+    def is_half(self, buffer: Buffer, flat: Affine) -> bool:
+        """Say whether lanes access the first, or the second, numbers of successive pairs."""
+        in_step = flat.lane == 2 and not flat.is_vector and self.w.lanes > 1
+        even = all(coefficient % 2 == 0 for _, coefficient in flat.terms.values())
+        return in_step and even and is_two(buffer.shape[-1])
+
+    def _half(self, buffer: Buffer, flat: Affine) -> Value:
+        """Load whole pairs, and take one number of each."""
+        lanes, which = self.w.lanes, flat.const % 2
+        start = flat.without_lane().plus(Affine({}, 0, -which))
+        places = (self._address(buffer, start.plus(Affine({}, 0, n))) for n in (0, lanes))
+        low, high = (self._vector(buffer, pointer, level, None) for pointer, level in places)
+        every_other = lane_numbers("i32", lanes, 2, which)
+        line = f"shufflevector {low}, {high}, <{lanes} x i32> {every_other}"
+        return self.w.op(line, low.dtype, lanes, max(low.level, high.level))
 
     def _gathered(self, buffer: Buffer, flat: Affine, mask: Value | None) -> Value:
         w, lanes = self.w, self.w.lanes
@@ -255,6 +275,21 @@ class Memory:
         else:
             self._store_vector(buffer, flat, value, mask)
 
+    def store_pairs(self, buffer: Buffer, flat: Affine, first: Value, second: Value) -> None:
+        """Store both numbers of successive pairs; `flat` is the place of the first (`is_half`)."""
+        w, lanes, element = self.w, self.w.lanes, MEMORY[buffer.dtype]
+        self._changed(self.same_memory((buffer.name,)))
+        first, second = w.splat(first, lanes), w.splat(second, lanes)
+        for begin in (0, lanes // 2):
+            places = [i + n for i in range(begin, begin + lanes // 2) for n in (0, lanes)]
+            order = ", ".join(f"i32 {n}" for n in places)
+            line = f"shufflevector {first}, {second}, <{lanes} x i32> <{order}>"
+            value = w.op(line, first.dtype, lanes, max(first.level, second.level))
+            start = flat.without_lane().plus(Affine({}, 0, 2 * begin))
+            pointer, _ = self._address(buffer, start)
+            text = f"{vector_type(element, lanes)} {self._to_memory(value)}"
+            w.do(f"store {text}, ptr {pointer}, align {buffer.dtype.itemsize}")
+
     def _store_one(self, buffer: Buffer, flat: Affine, value: Value, mask: Value | None) -> None:
         """Store one value to one element; where the mask is false, to a place nobody reads."""
         w = self.w
@@ -347,6 +382,11 @@ class Memory:
         pointer, lines = f"%{buffer.name}.stack", self.w.entry
         lines.append(f"  {pointer} = alloca [{count} x {MEMORY[buffer.dtype]}], align 64")
         self.pointers[buffer.name] = pointer
+
+
+def is_two(extent: Any) -> bool:
+    """Say whether a length is known to be 2."""
+    return bool(extent.value == 2) if isinstance(extent, Const) else extent == 2
 
 
 def _suffix(element: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from stax.errors import LoweringError
+from stax.lowering import llvm_bits
 from stax.lowering.llvm_writer import REGISTER, Value, Writer, lane_numbers, vector_type
 from stax.lowering.loop_ir import MATH, identity_value
 from stax.types import SHORT_NAMES, bfloat16, bool_, float16, float32, float64, int32
@@ -185,9 +186,8 @@ def div(w: Writer, x: Value, y: Value) -> Value:
     if is_float(x.dtype):
         return rounded(w, w.binary("fdiv", x, y), x.dtype)
     if not is_signed(x.dtype):
-        zero = compare(w, "eq", y, literal(0, y.dtype))
-        quotient = w.binary("udiv", x, select(w, zero, literal(1, y.dtype), y))
-        return select(w, zero, literal(-1, x.dtype), quotient)
+        zero, divisor = _safe_unsigned(w, y)
+        return select(w, zero, literal(-1, x.dtype), w.binary("udiv", x, divisor))
     zero, divisor, is_negation = _safe_divisor(w, y)
     quotient = w.binary("sdiv", x, divisor)
     quotient = select(w, is_negation, w.binary("sub", literal(0, x.dtype), x), quotient)
@@ -199,11 +199,20 @@ def rem(w: Writer, x: Value, y: Value) -> Value:
     if is_float(x.dtype):
         return rounded(w, w.binary("frem", x, y), x.dtype)
     if not is_signed(x.dtype):
-        zero = compare(w, "eq", y, literal(0, y.dtype))
-        return select(w, zero, x, w.binary("urem", x, select(w, zero, literal(1, y.dtype), y)))
+        zero, divisor = _safe_unsigned(w, y)
+        return select(w, zero, x, w.binary("urem", x, divisor))
     zero, divisor, is_negation = _safe_divisor(w, y)
     remainder = select(w, is_negation, literal(0, x.dtype), w.binary("srem", x, divisor))
     return select(w, zero, x, remainder)
+
+
+def _safe_unsigned(w: Writer, y: Value) -> tuple[Value, Value]:
+    """Give whether y is 0, and y with 0 replaced by 1."""
+    if y.is_constant and y.lanes == 1:  # a division by a literal becomes a multiplication
+        is_zero = int(y.text) == 0
+        return literal(is_zero, bool_), literal(1, y.dtype) if is_zero else y
+    zero = compare(w, "eq", y, literal(0, y.dtype))
+    return zero, select(w, zero, literal(1, y.dtype), y)
 
 
 def _safe_divisor(w: Writer, y: Value) -> tuple[Value, Value, Value]:
@@ -330,10 +339,39 @@ def _cast(w: Writer, instruction: str, x: Value, dtype: DType) -> Value:
 
 
 def _saturated(w: Writer, x: Value, dtype: DType) -> Value:
-    name = "fptosi.sat" if is_signed(dtype) else "fptoui.sat"
-    to = vector_type(REGISTER[dtype], x.lanes)
-    suffix = f"{_suffix(x, REGISTER[dtype])}.{_suffix(x)}"
-    return w.op(f"call {to} @llvm.{name}.{suffix}({x})", dtype, x.lanes, x.level)
+    """Truncate a float to an integer within the limits of its type; NaN gives 0.
+
+    LLVM's saturating conversions take vectors apart, and its plain ones are undefined outside of
+    the limits, so the float is brought within them first.
+    """
+    x = x.as_type(float64 if x.dtype == float64 else float32)  # as the limits are
+    limits = np.iinfo(dtype)
+    low, high = int(limits.min), int(limits.max)
+    is_exact = int(x.dtype.type(high)) == high
+    if not is_exact:
+        inside = w.binary("and", _within(w, "oge", x, low), _within(w, "olt", x, high + 1))
+        found = _truncated(w, select(w, inside, x, literal(0.0, x.dtype)), dtype)
+        found = select(w, _within(w, "oge", x, high + 1), literal(high, dtype), found)
+        return (
+            found if not low else select(w, _within(w, "olt", x, low), literal(low, dtype), found)
+        )
+    above = select(w, _within(w, "ogt", x, low), x, literal(low, x.dtype))
+    between = select(w, _within(w, "olt", above, high), above, literal(high, x.dtype))
+    # NaN is not above the lower limit, so where that is 0 it is 0 already.
+    if low:
+        between = select(w, _compare(w, "fcmp uno", x, x), literal(0.0, x.dtype), between)
+    return _truncated(w, between, dtype)
+
+
+def _within(w: Writer, relation: str, x: Value, limit: int) -> Value:
+    return _compare(w, f"fcmp {relation}", x, literal(limit, x.dtype))
+
+
+def _truncated(w: Writer, x: Value, dtype: DType) -> Value:
+    """Convert a float within the limits of an integer type; narrow ones by way of int32."""
+    wide = dtype if dtype.itemsize >= 4 else int32
+    found = _cast(w, "fptosi" if is_signed(wide) else "fptoui", x, wide)
+    return found if wide is dtype else _cast(w, "trunc", found, dtype)
 
 
 def _float_to_float(w: Writer, x: Value, dtype: DType) -> Value:
@@ -438,6 +476,9 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "shift_left": _shift("shl"),
     "shift_right_logical": _shift("lshr"),
     "shift_right_arithmetic": _shift("ashr"),
+    "population_count": llvm_bits.population_count,
+    "clz": llvm_bits.leading_zeros,
+    "mulhi": llvm_bits.high_product,
     "select": select,
     # Index arithmetic is not negative, and the unsigned forms are cheaper.
     "floordiv": lambda w, x, y: w.binary("udiv", x, y),
@@ -454,6 +495,8 @@ def apply(
         return emit(w, *args)
     if name == "convert":
         return convert(w, args[0], dtype)
+    if name == "bitcast":
+        return llvm_bits.bitcast(w, args[0], dtype)
     if name in _ORDER:
         return compare(w, name, *args)
     if name in MATH:

@@ -33,34 +33,52 @@ LoopKind = Literal["parallel", "serial", "vector", "unroll"]
 # Scalar functions by what they accept and give.  A backend's spelling table has one row for each.
 ARITHMETIC = ("add", "sub", "mul", "div", "rem", "neg", "abs", "sign", "maximum", "minimum", "fma")
 ROUNDING = ("floor", "ceil", "trunc", "round", "sqrt", "rsqrt")
+# Special functions, by the number of their arguments.
+SPECIAL = {
+    **dict.fromkeys(("erf_inv", "ndtri", "erfcx", "dawsn", "lgamma", "gamma", "digamma"), 1),
+    **dict.fromkeys(("bessel_i0e", "bessel_i1e", "expi", "spence", "sinint", "cosint"), 1),
+    **dict.fromkeys(("fresnel_s", "fresnel_c"), 1),
+    **dict.fromkeys(("polygamma", "zeta", "beta", "binom", "poch", "owens_t"), 2),
+    **dict.fromkeys(("igamma", "igammac", "igamma_grad_a", "random_gamma_grad"), 2),
+    **dict.fromkeys(("expn", "bessel_j", "wofz_real", "wofz_imag"), 2),
+    **dict.fromkeys(("loggamma_real", "loggamma_imag"), 2),
+    **dict.fromkeys(("complex_digamma_real", "complex_digamma_imag"), 2),
+    **dict.fromkeys(("betainc", "hyp1f1", "hyp1f1_grad_a", "hyp1f1_grad_b"), 3),
+    **dict.fromkeys(("hyp2f1", "hyp2f1_grad_a", "hyp2f1_grad_c"), 4),
+}
+# Those of several arguments are loops, or C functions called for one element after the other.
+SLOW = frozenset(name for name, count in SPECIAL.items() if count > 1)
 MATH = (
     *("exp", "exp2", "expm1", "log", "log1p", "logistic", "erf", "erfc", "pow", "cbrt"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "atan2"),
     *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+    *SPECIAL,
 )
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 LOGIC = ("and", "or", "xor", "not")
 SHIFTS = ("shift_left", "shift_right_logical", "shift_right_arithmetic")
+COUNTING = ("population_count", "clz", "mulhi")
 INDEXING = ("floordiv", "mod")
-OTHER = ("is_finite", "select", "convert")
+RETYPING = ("convert", "bitcast")  # the type of the result is part of the application
+OTHER = ("is_finite", "select", *RETYPING)
 SCALAR_FUNCTIONS = frozenset(
-    ARITHMETIC + ROUNDING + MATH + COMPARISONS + LOGIC + SHIFTS + INDEXING + OTHER
+    ARITHMETIC + ROUNDING + MATH + COMPARISONS + LOGIC + SHIFTS + COUNTING + INDEXING + OTHER
 )
 BINARY = frozenset(
     (
         *("add", "sub", "mul", "div", "rem", "maximum", "minimum", "pow", "atan2"),
-        *("and", "or", "xor", *INDEXING, *COMPARISONS, *SHIFTS),
+        *("and", "or", "xor", "mulhi", *INDEXING, *COMPARISONS, *SHIFTS),
     )
 )
 TERNARY = frozenset(("select", "fma"))
 
 # What an Update may do, and the operations whose order the code generator may choose.
-UPDATE_OPS = ("add", "mul", "maximum", "minimum", "and", "or")
+UPDATE_OPS = ("add", "mul", "maximum", "minimum", "and", "or", "xor")
 
 
 def arity(name: str) -> int:
     """Give the number of arguments of a scalar function."""
-    return 3 if name in TERNARY else 2 if name in BINARY else 1
+    return SPECIAL.get(name) or (3 if name in TERNARY else 2 if name in BINARY else 1)
 
 
 def identity_value(op: str, dtype: np.dtype) -> Any:
@@ -70,7 +88,7 @@ def identity_value(op: str, dtype: np.dtype) -> Any:
         return 0 if dtype.kind in "iub" else -0.0
     if op == "mul":
         return 1
-    if op in ("and", "or"):
+    if op in ("and", "or", "xor"):
         return op == "and" if dtype == BOOL else -(op == "and")
     is_largest = op == "minimum"
     if dtype == BOOL:
@@ -358,6 +376,11 @@ def apply(name: str, *args: Expr, dtype: np.dtype | None = None) -> Apply:
 def convert(x: Expr, dtype: np.dtype) -> Expr:
     """Convert to `dtype`; nothing to do if that is what `x` is."""
     return x if x.dtype == dtype else Apply("convert", (x,), dtype)
+
+
+def bitcast(x: Expr, dtype: np.dtype) -> Expr:
+    """Read the bits of `x` as a number of another type of the same width."""
+    return x if x.dtype == dtype else Apply("bitcast", (x,), dtype)
 
 
 def add(x: int | Expr, y: int | Expr) -> Expr:

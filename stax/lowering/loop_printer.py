@@ -16,6 +16,7 @@ import numpy as np
 from stax.errors import InternalError
 from stax.lowering.loop_ir import (
     INDEX,
+    RETYPING,
     Alloc,
     Apply,
     Buffer,
@@ -133,7 +134,7 @@ class _Printer(ExpressionPrinter):
                 self.line(f"{buffer.name} = scratch({SHORT_NAMES[buffer.dtype]}, {shape})")
 
     def update(self, op: str, var: Var, value: str) -> None:
-        operator = {"add": "+", "mul": "*", "and": "&", "or": "|"}.get(op)
+        operator = {"add": "+", "mul": "*", "and": "&", "or": "|", "xor": "^"}.get(op)
         if operator:
             self.line(f"{var.name} {operator}= {value}")
         else:
@@ -166,7 +167,7 @@ class _Printer(ExpressionPrinter):
             x = texts[0] if left >= binding and binding > 1 else bracketed(texts[0], left)
             y = texts[1] if right > binding else bracketed(texts[1], right)
             return f"{x} {operator} {y}", binding
-        if name == "convert":
+        if name in RETYPING:
             texts.append(SHORT_NAMES[dtype])
         name = "invert" if name == "not" else name
         return f"{name}({', '.join(texts)})", ATOM
@@ -250,6 +251,7 @@ _NAMESPACE: dict[str, Any] = {
     "nan": np.nan,
     "scratch": _scratch,
     "convert": lambda x, type_: FUNCTIONS["convert"](x, np.dtype(type_)),
+    "bitcast": lambda x, type_: FUNCTIONS["bitcast"](x, np.dtype(type_)),
     "maximum": maximum,
     "minimum": minimum,
 }

@@ -16,10 +16,12 @@ from stax.errors import InternalError
 from stax.lowering.loop_ir import (
     BOOL,
     COMPARISONS,
+    COUNTING,
     INDEX,
     INDEXING,
     LOGIC,
     MATH,
+    RETYPING,
     SCALAR_FUNCTIONS,
     SHIFTS,
     UPDATE_OPS,
@@ -48,7 +50,7 @@ from stax.types import SHORT_NAMES, bfloat16
 SCRATCH_LIMIT = 64 * 1024
 _KINDS = ("parallel", "serial", "vector", "unroll")
 _FLOATS_ONLY = frozenset((*MATH, "sqrt", "rsqrt"))
-_BITS_ONLY = frozenset(LOGIC + SHIFTS)
+_BITS_ONLY = frozenset(LOGIC + SHIFTS + COUNTING)
 
 
 def verify_kernel(kernel: Kernel) -> Kernel:
@@ -173,7 +175,7 @@ class _Verifier:
         if op not in UPDATE_OPS:
             self.fail(f"{op} is not one of {', '.join(UPDATE_OPS)}.")
         is_float = _is_float(var.dtype)
-        if op in ("and", "or") and is_float:
+        if op in ("and", "or", "xor") and is_float:
             self.fail(f"{op} of {SHORT_NAMES[var.dtype]} values.")
 
     def store(self, stmt: Store) -> None:
@@ -263,7 +265,9 @@ class _Verifier:
             self.fail(f"{name} is not a scalar function.")
         if len(types) != arity(name):
             self.fail(f"{signature}: {name} takes {arity(name)} arguments.")
-        if name == "convert":
+        if name == "bitcast" and types[0].itemsize != node.dtype.itemsize:
+            self.fail(f"{signature}: {SHORT_NAMES[node.dtype]} has another width.")
+        if name in RETYPING:
             return
         operands = types[1:] if name == "select" else types
         if name == "select" and types[0] != BOOL:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from stax.lowering.loop_ir import SPECIAL
+from stax.operators.special_complex import ROWS
 from stax.types import bfloat16, float16
 
 Scalar = Any
@@ -136,6 +138,30 @@ def shift_right_arithmetic(x: Scalar, y: Scalar) -> Scalar:
     return _wrapped(int(signed) >> distance, bits, x.dtype)
 
 
+def population_count(x: Scalar) -> Scalar:
+    dtype = np.asarray(x).dtype
+    return dtype.type(_pattern(x, dtype).bit_count())
+
+
+def clz(x: Scalar) -> Scalar:
+    dtype = np.asarray(x).dtype
+    return dtype.type(8 * dtype.itemsize - _pattern(x, dtype).bit_length())
+
+
+def mulhi(x: Scalar, y: Scalar) -> Scalar:
+    dtype = np.asarray(x).dtype
+    bits = 8 * dtype.itemsize
+    return _wrapped(int(x) * int(y) >> bits, bits, dtype)
+
+
+def _pattern(x: Scalar, dtype: DType) -> int:
+    return int(x) & ((1 << 8 * dtype.itemsize) - 1)
+
+
+def bitcast(x: Scalar, dtype: DType) -> Scalar:
+    return np.asarray(x).view(dtype)[()]
+
+
 def select(condition: Scalar, x: Scalar, y: Scalar) -> Scalar:
     return x if condition else y
 
@@ -184,6 +210,10 @@ _EXACT: dict[str, Callable[..., Scalar]] = {
     "shift_left": shift_left,
     "shift_right_logical": shift_right_logical,
     "shift_right_arithmetic": shift_right_arithmetic,
+    "population_count": population_count,
+    "clz": clz,
+    "mulhi": mulhi,
+    "bitcast": bitcast,
     "select": select,
     "convert": convert,
 }
@@ -211,6 +241,7 @@ _MATH: dict[str, Callable[..., Scalar]] = {
     "acosh": np.arccosh,
     "atanh": np.arctanh,
     "cbrt": np.cbrt,
+    **{name: ROWS[name].evaluate for name in SPECIAL},
 }
 
 # By the name that a printed kernel uses.

@@ -10,13 +10,15 @@ import itertools
 import math
 from typing import NamedTuple
 
+from stax.control import HoldsGraphs
 from stax.errors import LoweringError
 from stax.graph import Constant, Node, Project
+from stax.lowering.paired import is_library_op
 from stax.operators.contract import DotGeneral
 from stax.operators.index import Scatter
 from stax.operators.reduce import Cumulative
 from stax.operators.reshape import Reshape, Transpose
-from stax.operators.sort import Sort
+from stax.operators.sort import Sort, TopK
 from stax.types import float32, float64
 
 # Below this many multiplications a fused loop beats a call of BLAS.
@@ -28,7 +30,8 @@ def is_own_kernel(node: Node) -> bool:
     """Say whether `node` is computed by a kernel of its own."""
     if isinstance(node.op, DotGeneral):
         return is_gemm(node)
-    return isinstance(node.op, Sort | Cumulative | Scatter | Project)
+    own = Sort | TopK | Cumulative | Scatter | Project | HoldsGraphs
+    return isinstance(node.op, own) or is_library_op(node.op)
 
 
 def is_gemm(node: Node) -> bool:

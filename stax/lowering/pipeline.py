@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,9 +10,12 @@ from typing import Protocol
 
 from stax.config import config
 from stax.graph import Graph
+from stax.lowering.host import HostStep
+from stax.lowering.lapack import LapackStep
 from stax.lowering.llvm import emit_kernel
 from stax.lowering.loop_ir import Kernel
 from stax.lowering.loop_verify import verify_kernel
+from stax.lowering.loops import ControlStep
 from stax.lowering.prepare import prepare
 from stax.lowering.program import DriverWriter, Program, lower
 from stax.lowering.sorting import SortStep
@@ -60,12 +64,18 @@ def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lo
             symbols[body] = kernel.name
             parts.append(text)
         functions[kernel.name] = symbols[body]
-    for step in program.steps:
-        if isinstance(step, SortStep):
+    drivers = [DriverWriter(program, functions, slot, target.attributes, math.externals)]
+    for step in itertools.chain.from_iterable(part.steps for part in program.parts):
+        if isinstance(step, SortStep | HostStep | LapackStep | ControlStep):
             natives.update(step.functions(target.attributes))
-    driver = DriverWriter(program, functions, slot, target.attributes)
-    parts += [*natives.values(), driver.write(), math.text()]
-    return Lowered(program, "\n".join(parts), tuple(driver.slots), len(symbols))
+        if isinstance(step, ControlStep):
+            drivers += [
+                DriverWriter(body, functions, slot, target.attributes, name=step.body_name(i))
+                for i, body in enumerate(step.bodies)
+            ]
+    parts += [*natives.values(), *(driver.write() for driver in drivers), math.text()]
+    slots = dict.fromkeys(name for driver in drivers for name in driver.slots)
+    return Lowered(program, "\n".join(parts), tuple(slots), len(symbols))
 
 
 def _nameless(kernel: Kernel, text: str) -> str:

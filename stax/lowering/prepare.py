@@ -2,10 +2,10 @@
 
 Afterwards there are no calls (their graphs are inlined), every reduction has an axis longer than 1,
 an outer product is a multiplication, a reduction of everything is done in two steps of which the
-first has many independent rows, sorts run along the last axis, scatters of 16-bit floats
-accumulate in float32, and each output has a value of its own to be stored: an input, a constant or
-a value returned twice is copied.  Exact but for the order of split reductions, which is a function
-of shapes alone.
+first has many independent rows, complex numbers are pairs of real ones and random keys are numbers,
+sorts run along the last axis, scatters of 16-bit floats accumulate in float32, and each output has
+a value of its own to be stored: an input, a constant or a value returned twice is copied.  Exact
+but for the order of split reductions, which is a function of shapes alone.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from stax.control import Call
+from stax.control import HoldsGraphs
 from stax.errors import LoweringError
 from stax.graph import Constant, Graph, Input, Node, Project, multiple
 from stax.interpreters.interpret import inline
 from stax.interpreters.simplify import simplify
 from stax.lowering.element import is_unit, static_size
+from stax.lowering.keys import keys_as_numbers
 from stax.lowering.own import is_own_kernel
+from stax.lowering.planes import split_complex
 from stax.lowering.split import Copy, split_reductions
 from stax.lowering.transposes import undo_transposes
 from stax.op import Op, has_rule
@@ -27,10 +29,11 @@ from stax.operators.broadcast import Reduction, broadcast_in_dim, reduce_sum
 from stax.operators.contract import DotGeneral
 from stax.operators.elementwise import convert, mul
 from stax.operators.index import Scatter
+from stax.operators.matrices import Carried
 from stax.operators.reshape import Reshape, Transpose, reshape
 from stax.operators.sort import Sort
 from stax.trace import Proxy, Trace, bind, results
-from stax.types import NUMERIC, SHORT_NAMES, accumulator, bool_, is_complex
+from stax.types import NUMERIC, SHORT_NAMES, accumulator, bool_, is_complex, is_float
 from stax.verify import verified
 
 # A product with a vector whose sums have fewer terms is computed by a loop inside a map.
@@ -43,7 +46,7 @@ def prepare(graph: Graph) -> Graph:
     """Return `graph` in the form that `fuse` takes; raises LoweringError where there is none."""
     # Rewriting opens identities across what were boundaries, and an identity may turn an output
     # into an input, so outputs get memory of their own last.
-    flat = simplify(undo_transposes(simplify(_flat(graph))))
+    flat = simplify(undo_transposes(simplify(keys_as_numbers(_flat(split_complex(graph))))))
     prepared = _own_outputs(simplify(split_reductions(flat)))
     for node in (*prepared.inputs, *prepared.nodes):
         _check(node)
@@ -80,8 +83,8 @@ def _walk(trace: Trace, graph: Graph, args: list[Any]) -> list[Any]:
     for node in graph.nodes:
         inputs = [values[x] for x in node.inputs]
         trace.source, trace.scope = node.source, node.scope
-        if isinstance(node.op, Call):
-            values[node] = tuple(inline(_flat(node.op.graph), inputs))
+        if isinstance(node.op, HoldsGraphs) and node.op.applied:
+            values[node] = tuple(inline(_flat(node.op.applied), inputs))
         elif isinstance(node.op, Project) and isinstance(inputs[0], tuple):
             values[node] = inputs[0][node.op.position]
         else:
@@ -99,6 +102,8 @@ def _flat(graph: Graph) -> Graph:
 
 def _rewritten(op: Op, inputs: list[Any]) -> Any:
     match op:
+        case Carried():
+            return inputs[0]
         case Reduction():
             return _reduction(op, inputs[0])
         case DotGeneral() if not op.contracting[0]:
@@ -106,7 +111,7 @@ def _rewritten(op: Op, inputs: list[Any]) -> Any:
         case DotGeneral() if (vector := _vector_side(op, *inputs)) is not None:
             return _vector_product(op, inputs, vector)
         case DotGeneral():
-            return _product(op, *inputs)
+            return _widened_product(op, *inputs)
         case Sort() if op.axis != inputs[0].type.ndim - 1:
             return _sort(op, inputs)
         case Scatter() if op.kind in ("add", "mul"):
@@ -174,6 +179,16 @@ def _vector_product(op: DotGeneral, operands: list[Any], side: int) -> Any:
     if order != tuple(range(len(order))):
         total = bind(Transpose(order), total)
     return convert(reshape(total, out.shape), out.dtype, out.weak)
+
+
+def _widened_product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
+    """Multiply floats in the type in which their products are summed, and round once."""
+    out, wide = op.abstract_eval(lhs.type, rhs.type), op.accumulates(lhs.type.dtype, rhs.type.dtype)
+    if not is_float(wide) or {lhs.type.dtype, rhs.type.dtype, out.dtype} == {wide}:
+        return _product(op, lhs, rhs)
+    plain = DotGeneral(op.contracting, op.batching, None, op.precision)
+    product = _product(plain, convert(lhs, wide), convert(rhs, wide))
+    return convert(product, out.dtype, out.weak)
 
 
 def _product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:

@@ -8,25 +8,33 @@ kernels, the thread pool and BLAS through the context table; it never goes back 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stax.control import HoldsGraphs
 from stax.errors import InternalError
 from stax.extent import Extent
-from stax.graph import Graph, Node
+from stax.graph import Graph, Node, held_graphs
 from stax.lowering import loop_ir as ir
 from stax.lowering.build import BuiltKernel, KernelBuilder
 from stax.lowering.element import SYMBOL_PREFIX, static_size
 from stax.lowering.fuse import Fusion, Region, fuse
 from stax.lowering.labels import Labels
-from stax.lowering.library import LibraryStep, library_steps
+from stax.lowering.lapack import LapackStep
+from stax.lowering.library import LibraryStep, library_steps, results_read
+from stax.lowering.loops import ControlStep, carried_inputs, control_step
+from stax.lowering.prepare import prepare
 from stax.lowering.schedule import schedule
 from stax.lowering.sorting import SortStep
+from stax.lowering.updates import small_updates_as_scatters
+from stax.lowering.vector_math.external import POINTER, REPORTING, SLOT_PREFIX
 from stax.operators.index import Scatter
-from stax.types import ArrayType
+from stax.types import ArrayType, uint8
 
 ALIGNMENT = 64
 STACK_ARENA = 4096
+MANY_STEPS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +54,7 @@ class KernelStep:
         return self.built.values
 
 
-Step = KernelStep | LibraryStep
+Step = KernelStep | LibraryStep | ControlStep
 
 
 @dataclass(frozen=True)
@@ -68,13 +76,29 @@ class Program:
     scratch: dict[Step, Place] = field(default_factory=dict)
     arena_bytes: int = 0
     symbols: tuple[str, ...] = ()
+    # Of the body of a loop: inputs, and the outputs that take their place in the next step.
+    carried: Mapping[int, int] = field(default_factory=dict)
+    # Outputs that are written where the input lies that they take the place of.
+    in_place: set[int] = field(default_factory=set)
     # Temporaries of symbolic size, which the caller makes for each call: places behind the outputs.
     open_temporaries: list[ArrayType] = field(default_factory=list)
 
     @property
+    def parts(self) -> list[Program]:
+        """This program and those that its steps run."""
+        inner = [b.parts for s in self.steps if isinstance(s, ControlStep) for b in s.bodies]
+        return [self, *itertools.chain.from_iterable(inner)]
+
+    @property
     def kernels(self) -> list[ir.Kernel]:
-        """The kernels in the order in which they run."""
-        return [s.built.kernel for s in self.steps if isinstance(s, KernelStep)]
+        """The kernels in the order in which they run, those of loops after the others."""
+        steps = itertools.chain.from_iterable(part.steps for part in self.parts)
+        return [s.built.kernel for s in steps if isinstance(s, KernelStep)]
+
+    @property
+    def is_long(self) -> bool:
+        """Say whether a call may take long however little it reads: many steps, or a loop."""
+        return len(self.steps) > MANY_STEPS or any(isinstance(s, ControlStep) for s in self.steps)
 
     @property
     def call_arena_bytes(self) -> int:
@@ -91,26 +115,44 @@ def _nbytes(type_: ArrayType) -> int:
     return static_size(type_.shape) * int(type_.dtype.itemsize)
 
 
-def lower(graph: Graph) -> Program:
-    """Lower a prepared graph; raises LoweringError for an op that has no lowering."""
+def lower(graph: Graph, prefix: str = "", carried: Mapping[int, int] | None = None) -> Program:
+    """Lower a prepared graph; raises LoweringError for an op that has no lowering.
+
+    `prefix` begins the names of its kernels; `carried` says of inputs which output takes their
+    place in the next step of a loop, so that it may take their memory.
+    """
     fusion = fuse(graph)
     # Scheduling may add stored values, so it is done for all regions before any kernel is built.
     plans = [(region, schedule(fusion, region)) for region in fusion.regions]
     labels = Labels(graph, fusion)
     jobs: list[tuple[int, int, Step]] = []
     for i, (region, plan) in enumerate(plans):
-        name = f"kernel{i}"
+        name = f"{prefix}kernel{i}"
         built = KernelBuilder(fusion, plan, name, labels.names).build()
         jobs.append((region.level, len(jobs), KernelStep(built, region)))
     for i, node in enumerate(fusion.own, len(plans)):
-        for part, own in enumerate(library_steps(fusion, node, f"kernel{i}", labels.names)):
+        name = f"{prefix}kernel{i}"
+        if isinstance(node.op, HoldsGraphs):
+            jobs.append((fusion.level[node], len(jobs), _control_step(fusion, node, name)))
+            continue
+        for part, own in enumerate(library_steps(fusion, node, name, labels.names)):
             is_copy = isinstance(node.op, Scatter) and not part
             step = KernelStep(own, None, is_copy) if isinstance(own, BuiltKernel) else own
             jobs.append((fusion.level[node], len(jobs), step))
     steps = [step for _, _, step in sorted(jobs, key=lambda job: job[:2])]
-    program = Program(graph, fusion, steps, symbols=_symbols(graph))
+    program = Program(graph, fusion, steps, symbols=_symbols(graph), carried=carried or {})
     _assign_places(program)
     return program
+
+
+def _control_step(fusion: Fusion, node: Node, name: str) -> ControlStep:
+    bodies = []
+    for i, graph in enumerate(held_graphs(node.op)):
+        carried = carried_inputs(node.op, i)
+        body = prepare(small_updates_as_scatters(graph, carried))
+        bodies.append(lower(body, f"{name}_{i}_", carried))
+    sources = [fusion.root_of(x) for x in node.inputs]
+    return control_step(name, node, sources, results_read(fusion, node), bodies)
 
 
 def _symbols(graph: Graph) -> tuple[str, ...]:
@@ -149,14 +191,16 @@ def _assign_places(program: Program) -> None:
             if node in places:
                 continue
             if any(isinstance(extent, Extent) for extent in node.type.shape):
-                number = len(program.graph.outputs) + len(program.open_temporaries)
-                places[node] = Place("output", number)
-                program.open_temporaries.append(node.type)
+                places[node] = _open_place(program, node.type)
             else:
                 places[node] = Place("arena", arena.take(_nbytes(node.type)))
-        if isinstance(step, SortStep):
-            program.scratch[step] = Place("arena", arena.take(step.scratch_bytes))
-            arena.give(program.scratch[step].number, step.scratch_bytes)
+        if isinstance(step, SortStep | LapackStep | ControlStep):
+            nbytes = step.scratch_bytes
+            if isinstance(nbytes, Extent):
+                program.scratch[step] = _open_place(program, ArrayType(uint8, (nbytes,)))
+            else:
+                program.scratch[step] = Place("arena", arena.take(nbytes))
+                arena.give(program.scratch[step].number, nbytes)
         for node in dying[i]:
             if places[node].kind == "arena":
                 arena.give(places[node].number, _nbytes(node.type))
@@ -165,11 +209,21 @@ def _assign_places(program: Program) -> None:
     program.arena_bytes = arena.size
 
 
+def _open_place(program: Program, type_: ArrayType) -> Place:
+    """Return a place that the caller makes, because its size is symbolic."""
+    number = len(program.graph.outputs) + len(program.open_temporaries)
+    program.open_temporaries.append(type_)
+    return Place("output", number)
+
+
 def _update_in_place(program: Program) -> dict[Node, Node]:
     """Drop copies of values that nothing else reads; returns whose memory such a value gets.
 
-    Only a value that the program made: what it was given is not to change.
+    Only a value that the program made, or one that a loop carries to the same place: nothing else
+    that it was given is to change.
     """
+    root_of, graph = program.fusion.root_of, program.graph
+    carried = {graph.inputs[i]: k for i, k in program.carried.items()}
     fixed = {*program.graph.inputs, *map(program.fusion.root_of, program.graph.outputs)}
     last_use: dict[Node, int] = {}
     for i, step in enumerate(program.steps):
@@ -179,8 +233,14 @@ def _update_in_place(program: Program) -> dict[Node, Node]:
     for i, step in reversed(list(enumerate(program.steps))):
         if isinstance(step, KernelStep) and step.is_copy and len(step.built.values) == 2:
             old, new = map(program.fusion.root_of, step.built.values)
-            if old not in fixed and last_use[old] == i:
-                found[old] = found.get(new, new)
+            last = found.get(new, new)
+            number = carried.get(old)
+            if number is not None and last is root_of(graph.outputs[number]):
+                if last_use[old] == i:
+                    program.in_place.add(number)
+                    continue
+            elif old not in fixed and last_use[old] == i:
+                found[old] = last
                 continue
         steps.append(step)
     program.steps = steps[::-1]
@@ -239,11 +299,15 @@ class DriverWriter:
         functions: Mapping[str, str],
         slot: Callable[[str], int],
         attributes: str,
+        externals: Sequence[str] = (),
+        name: str = "program",
     ) -> None:
+        self.name = name
         self.program = program
         self.functions = functions  # names of kernels to those of the functions that hold them
         self.slot = slot
         self.attributes = attributes
+        self.externals = externals  # C functions that kernels call through global pointers
         self.lines: list[str] = []
         self.count = 0
         self.slots: dict[str, str] = {}
@@ -259,6 +323,22 @@ class DriverWriter:
     def do(self, line: str) -> None:
         """Append an instruction without a result."""
         self.lines.append(f"  {line}")
+
+    def check(self, line: str) -> None:
+        """Append a call that returns a status, and return that if it is an error."""
+        status = self.new(line)
+        failed = self.new(f"icmp ne i32 {status}, 0")
+        self.count += 1
+        stop, go = f"stop{self.count}", f"go{self.count}"
+        self.do(f"br i1 {failed}, label %{stop}, label %{go}")
+        self.lines += [f"{stop}:", f"  ret i32 {status}", f"{go}:"]
+
+    def branch(self, condition: str, line: str) -> None:
+        """Append an instruction that ends the program if `condition` holds."""
+        self.count += 1
+        ending, going = f"end{self.count}", f"go{self.count}"
+        self.do(f"br i1 {condition}, label %{ending}, label %{going}")
+        self.lines += [f"{ending}:", f"  {line}", f"{going}:"]
 
     def from_context(self, name: str) -> str:
         """Return the function pointer in a slot of the context table."""
@@ -324,13 +404,25 @@ class DriverWriter:
             position = len(self.program.graph.outputs) + len(self.program.open_temporaries)
             self.do(f"%arena.at = getelementptr ptr, ptr %outputs, i64 {position}")
             self.do("%arena = load ptr, ptr %arena.at")
+        for name in self.externals:
+            # Calls that run at the same time store the same address.
+            function = self.from_context(SLOT_PREFIX + name)
+            self.do(
+                f"store atomic ptr {function}, ptr {POINTER.format(name=name)} unordered, align 8"
+            )
         for step in self.program.steps:
             if isinstance(step, KernelStep):
                 self._kernel(step.built)
             else:
                 step.call(self)
+        if REPORTING.intersection(self.externals):
+            state = self.new(f"call i32 {self.from_context('PyGILState_Ensure')}()")
+            self.do(f"call void {self.from_context('PyErr_Clear')}()")
+            self.do(f"call void {self.from_context('PyGILState_Release')}(i32 {state})")
         self.do("ret i32 0")
-        head = "define i32 @program(ptr %context, ptr %inputs, ptr %outputs, ptr %extents)"
+        linkage = "" if self.name == "program" else "internal "
+        given = "ptr %context, ptr %inputs, ptr %outputs, ptr %extents"
+        head = f"define {linkage}i32 @{self.name}({given})"
         return f"{head} {self.attributes} {{\n" + "\n".join(self.lines) + "\n}\n"
 
     def _kernel(self, built: BuiltKernel) -> None:

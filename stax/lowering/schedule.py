@@ -19,10 +19,11 @@ from stax.extent import Dimension
 from stax.graph import Node
 from stax.lowering import loop_ir as ir
 from stax.lowering.element import canonical, gathered, static_size
-from stax.lowering.fuse import Fusion, Read, Region, axis_var, is_pointwise, price
+from stax.lowering.fuse import Fusion, Read, Region, axis_var, computes, is_pointwise, price
 from stax.lowering.own import row_major
 from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.contract import DotGeneral
+from stax.operators.random import RandomBits
 from stax.operators.reduce import ArgExtreme
 from stax.operators.reshape import Reshape
 from stax.operators.shape import Iota
@@ -225,11 +226,14 @@ def _repeated(fusion: Fusion, plan: Schedule) -> dict[Node, bool] | None:
     seen = set(pending)
     while pending:
         node = pending.pop()
-        if not is_pointwise(node.op) or not plan.is_full(node) or _reads_counters(fusion, node):
+        if not plan.is_full(node) or not (
+            _draws_by_count(node)
+            or (is_pointwise(node.op) and not _reads_counters(fusion, node, region))
+        ):
             return None
         for read in fusion.reads(node, region):
             source = read.source
-            if not canonical(source.type.shape):
+            if not canonical(source.type.shape) or _is_number(fusion, region, read):
                 continue
             if not region.holds_full(source) or read.place != region.index(source):
                 kind = _repeats(fusion, region, read)
@@ -239,6 +243,17 @@ def _repeated(fusion: Fusion, plan: Schedule) -> dict[Node, bool] | None:
                 seen.add(source)
                 pending.append(source)
     return found
+
+
+def _draws_by_count(node: Node) -> bool:
+    """Say whether a value is random bits of one key, which the count of a place is enough for."""
+    return isinstance(node.op, RandomBits) and not node.inputs[0].type.shape
+
+
+def _is_number(fusion: Fusion, region: Region, read: Read) -> bool:
+    """Say whether a read is of one element of memory, the same for all points."""
+    is_fixed = all(isinstance(place, ir.Const) for place in read.place)
+    return is_fixed and fusion.in_memory(read.source, region)
 
 
 def _repeats(fusion: Fusion, region: Region, read: Read) -> bool | None:
@@ -319,13 +334,15 @@ def _factor(e: ir.Expr, axis: ir.Var) -> int | None:
     return None if any(node == axis for node in ir.walk(e)) else 0
 
 
-def _reads_counters(fusion: Fusion, node: Node) -> bool:
+def _reads_counters(fusion: Fusion, node: Node, region: Region) -> bool:
     """Say whether a value depends on the index itself (iota, padding), so needs all axes."""
     pending = list(node.inputs)
     while pending:
         x = pending.pop()
         if x in fusion.home or x in fusion.stored or not x.inputs:
-            if isinstance(x.op, Iota):
+            # An op on indices that was given a place is computed here unless it is in memory.
+            moves = x in fusion.home and not computes(x.op) and not fusion.in_memory(x, region)
+            if moves or isinstance(x.op, Iota):
                 return True
             continue
         if not isinstance(x.op, Broadcast | Reshape):

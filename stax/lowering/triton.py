@@ -53,6 +53,8 @@ _TYPES = {
     **{f"i{n}": f"int{n}" for n in (8, 16, 32, 64)},
     **{f"u{n}": f"uint{n}" for n in (8, 16, 32, 64)},
 }  # fmt: skip
+# How an element lies in memory, where that differs.
+_MEMORY = {"bool": "int8", "bf16": "bfloat16", "f16": "float16"}
 # Spelled with operators on blocks; the text is formatted with the arguments.
 _SPELLINGS = {
     **{"add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}"},
@@ -75,6 +77,7 @@ _WRAPPERS = {
     "mul": "def sx_mul(x, y):\n    return x * y\n",
     "and": "def sx_and(x, y):\n    return x & y\n",
     "or": "def sx_or(x, y):\n    return x | y\n",
+    "xor": "def sx_xor(x, y):\n    return x ^ y\n",
     "sign": "def sx_sign(x):\n"
     "    return tl.where(x != x, x, (x > 0).to(x.dtype) - (x < 0).to(x.dtype))\n",
     "div_signed": "def sx_div_signed(x, y):\n"
@@ -312,8 +315,7 @@ class _Printer(ExpressionPrinter):
         at, value = self.write(flat, stmt.value)
         mask = "" if stmt.mask is None else self.write(stmt.mask)[0]
         pointer, mask = self.access(stmt.buffer, flat, at, stmt.mask, mask)
-        memory = {"bool": "int8", "bf16": "bfloat16", "f16": "float16"}
-        cast = memory.get(SHORT_NAMES[stmt.buffer.dtype])
+        cast = _MEMORY.get(SHORT_NAMES[stmt.buffer.dtype])
         value = f"({value}).to(tl.{cast})" if cast else value
         self.line(f"tl.store({pointer}, {value}{mask and ', mask=' + mask})")
 
@@ -380,6 +382,8 @@ class _Printer(ExpressionPrinter):
         name, dtype = node.name, node.args[-1].dtype
         if name == "convert":
             return self.converted(args[0], dtype, node.dtype)
+        if name == "bitcast":
+            return _reread(args[0], dtype, node.dtype)
         is_float = dtype.kind == "f" or dtype == bfloat16
         if name in _SPELLINGS and not (name in ("add", "sub", "mul", "neg") and dtype == bool_):
             text = f"({_SPELLINGS[name].format(*args)})"
@@ -453,6 +457,15 @@ def _is_small(dtype: Any) -> bool:
 def _rounded(text: str, dtype: Any) -> str:
     name = "bfloat16" if dtype == bfloat16 else "float16"
     return f"({text}).to(tl.{name}).to(tl.float32)"
+
+
+def _reread(text: str, source: Any, dtype: Any) -> str:
+    """Spell the bits of a value as another type; 16-bit floats are float32 outside of memory."""
+    if _is_small(source):
+        text = f"({text}).to(tl.{_MEMORY[SHORT_NAMES[source]]})"
+    target = _MEMORY.get(SHORT_NAMES[dtype]) or _TYPES[SHORT_NAMES[dtype]]
+    found = f"({text}).to(tl.{target}, bitcast=True)"
+    return f"{found}.to(tl.float32)" if _is_small(dtype) else found
 
 
 def _correctly_rounded(name: str, args: list[str], is_double: bool) -> str:

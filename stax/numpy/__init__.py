@@ -10,11 +10,15 @@ modules of this package; importing it gives arrays their indexing and methods.
 
 from __future__ import annotations
 
+import builtins as _builtins
 import math
+import sys as _sys
 
 import numpy as _np
 
+from stax import dtypes as _dtypes
 from stax.array import Array
+from stax.dlpack import from_dlpack
 from stax.dtypes import (
     bfloat16,
     bool_,
@@ -31,7 +35,6 @@ from stax.dtypes import (
     int32,
     int64,
     isdtype,
-    issubdtype,
     promote_types,
     result_type,
     uint8,
@@ -39,7 +42,24 @@ from stax.dtypes import (
     uint32,
     uint64,
 )
-from stax.numpy import indexing as indexing, linalg as linalg, methods as methods
+from stax.numpy import fft as fft, indexing as indexing, linalg as linalg, methods as methods
+from stax.numpy.complex import (
+    angle,
+    conj,
+    conjugate,
+    imag,
+    iscomplex,
+    iscomplexobj,
+    isreal,
+    isrealobj,
+    real,
+    sort_complex,
+)
+from stax.numpy.convolution import (
+    convolve,
+    correlate,
+    unwrap,
+)
 from stax.numpy.creation import (
     arange,
     array,
@@ -81,12 +101,12 @@ from stax.numpy.editing import (
 )
 from stax.numpy.einsum import (
     einsum,
+    einsum_path,
 )
 from stax.numpy.elementwise import (
     acos,
     acosh,
     allclose,
-    angle,
     arccos,
     arccosh,
     arcsin,
@@ -105,8 +125,6 @@ from stax.numpy.elementwise import (
     cbrt,
     ceil,
     clip,
-    conj,
-    conjugate,
     cos,
     cosh,
     deg2rad,
@@ -121,30 +139,22 @@ from stax.numpy.elementwise import (
     fmin,
     heaviside,
     hypot,
-    imag,
+    i0,
     isclose,
-    iscomplex,
-    iscomplexobj,
     isfinite,
     isinf,
     isnan,
     isneginf,
     isposinf,
-    isreal,
-    isrealobj,
     log,
     log1p,
     log2,
     log10,
-    logaddexp,
-    logaddexp2,
     modf,
     nan_to_num,
     nonzero,
-    polyval,
     rad2deg,
     radians,
-    real,
     reciprocal,
     rint,
     round,
@@ -159,6 +169,43 @@ from stax.numpy.elementwise import (
     tanh,
     trunc,
     where,
+)
+from stax.numpy.files import (
+    ComplexWarning,
+    array_repr,
+    array_str,
+    frombuffer,
+    fromfile,
+    fromiter,
+    fromstring,
+    load,
+    save,
+    savez,
+)
+from stax.numpy.float_parts import (
+    copysign,
+    frexp,
+    ldexp,
+    nextafter,
+    signbit,
+    spacing,
+)
+from stax.numpy.grids import (
+    c_,
+    index_exp,
+    mgrid,
+    ogrid,
+    r_,
+    s_,
+)
+from stax.numpy.histograms import (
+    histogram2d,
+    histogramdd,
+)
+from stax.numpy.integers import (
+    bitwise_count,
+    gcd,
+    lcm,
 )
 from stax.numpy.joining import (
     append,
@@ -203,10 +250,10 @@ from stax.numpy.manipulation import (
     flip,
     fliplr,
     flipud,
+    isscalar,
     matrix_transpose,
     moveaxis,
     ndim,
-    pad,
     permute_dims,
     ravel,
     reshape,
@@ -219,6 +266,40 @@ from stax.numpy.manipulation import (
     squeeze,
     swapaxes,
     transpose,
+)
+from stax.numpy.namespace_info import __array_namespace_info__ as __array_namespace_info__
+from stax.numpy.packing import (
+    packbits,
+    unpackbits,
+)
+from stax.numpy.padding import pad
+from stax.numpy.placing import (
+    fill_diagonal,
+    mask_indices,
+    piecewise,
+    place,
+    put,
+    trim_zeros,
+)
+from stax.numpy.polynomial import (
+    poly,
+    polyadd,
+    polyder,
+    polydiv,
+    polyfit,
+    polyint,
+    polymul,
+    polysub,
+    polyval,
+    roots,
+)
+from stax.numpy.quantiles import (
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    percentile,
+    quantile,
 )
 from stax.numpy.reductions import (
     all,
@@ -241,25 +322,26 @@ from stax.numpy.reductions import (
     sum,
     var,
 )
+from stax.numpy.sets import (
+    intersect1d,
+    isin,
+    setdiff1d,
+    setxor1d,
+    union1d,
+    unique,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+)
 from stax.numpy.sorting import (
     argpartition,
     argsort,
     digitize,
-    intersect1d,
-    isin,
     lexsort,
-    median,
-    nanmedian,
-    nanpercentile,
-    nanquantile,
     partition,
-    percentile,
-    quantile,
     searchsorted,
-    setdiff1d,
     sort,
-    union1d,
-    unique,
 )
 from stax.numpy.statistics import (
     average,
@@ -300,18 +382,39 @@ from stax.numpy.taking import (
     triu_indices,
     triu_indices_from,
 )
+from stax.numpy.universal import (
+    add,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    frompyfunc,
+    logaddexp,
+    logaddexp2,
+    logical_and,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    subtract,
+    ufunc,
+)
 from stax.numpy.vectorizing import (
     apply_along_axis,
     apply_over_axes,
     vectorize,
 )
+from stax.numpy.window_functions import (
+    bartlett,
+    blackman,
+    hamming,
+    hanning,
+    kaiser,
+)
 from stax.operators.arithmetic import (
     absolute,
-    add,
-    bitwise_and,
     bitwise_not,
-    bitwise_or,
-    bitwise_xor,
     divide,
     divmod_ as divmod,
     equal,
@@ -323,21 +426,13 @@ from stax.operators.arithmetic import (
     left_shift,
     less,
     less_equal,
-    logical_and,
     logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
     mod,
-    multiply,
-    negative,
     not_equal,
     positive,
     power,
     remainder,
     right_shift,
-    subtract,
     true_divide,
 )
 
@@ -355,54 +450,70 @@ generic, number = _np.generic, _np.number
 integer, signedinteger, unsignedinteger = _np.integer, _np.signedinteger, _np.unsignedinteger
 inexact, floating, complexfloating = _np.inexact, _np.floating, _np.complexfloating
 character, flexible, object_ = _np.character, _np.flexible, _np.object_
-isscalar, iterable = _np.isscalar, _np.iterable
+iterable = _np.iterable
 get_printoptions, set_printoptions = _np.get_printoptions, _np.set_printoptions
 printoptions = _np.printoptions
 pi, e, euler_gamma = math.pi, math.e, float(_np.euler_gamma)
 inf, nan, newaxis = math.inf, math.nan, None
+__array_api_version__ = methods.API_VERSIONS[-1]
+methods.install_namespace(_sys.modules[__name__])
+
+
+def issubdtype(arg1: object, arg2: object) -> _builtins.bool:
+    """Say whether dtype `arg1` is of the kind `arg2`: a dtype, or a class such as `floating`."""
+    return _dtypes.issubdtype(arg1, arg2)
+
 
 __all__ = [
-    "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin", "angle", "any",
-    "append", "apply_along_axis", "apply_over_axes", "arange", "arccos", "arccosh", "arcsin",
-    "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argpartition", "argsort",
-    "argwhere", "around", "array", "array_equal", "array_equiv", "array_split", "asarray", "asin",
-    "asinh", "astype", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d",
-    "average", "bfloat16", "bincount", "bitwise_and", "bitwise_invert", "bitwise_left_shift",
-    "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block", "bool", "bool_",
-    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "can_cast", "cbrt", "cdouble", "ceil",
-    "character", "choose", "clip", "column_stack", "complex64", "complex128", "complex_",
-    "complexfloating", "compress", "concat", "concatenate", "conj", "conjugate", "copy",
-    "corrcoef", "cos", "cosh", "count_nonzero", "cov", "cross", "csingle", "cumprod", "cumsum",
-    "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "delete", "diag", "diag_indices",
-    "diag_indices_from", "diagflat", "diagonal", "diff", "digitize", "divide", "divmod", "dot",
-    "double", "dsplit", "dstack", "dtype", "e", "ediff1d", "einsum", "empty", "empty_like",
-    "equal", "euler_gamma", "exp", "exp2", "expand_dims", "expm1", "extract", "eye", "fabs",
-    "finfo", "flatnonzero", "flexible", "flip", "fliplr", "flipud", "float16", "float32",
-    "float64", "float_", "float_power", "floating", "floor", "floor_divide", "fmax", "fmin",
-    "fmod", "fromfunction", "full", "full_like", "generic", "geomspace", "get_printoptions",
-    "gradient", "greater", "greater_equal", "heaviside", "histogram", "histogram_bin_edges",
-    "hsplit", "hstack", "hypot", "identity", "iinfo", "imag", "indices", "inexact", "inf",
-    "inner", "insert", "int8", "int16", "int32", "int64", "int_", "integer", "interp",
-    "intersect1d", "invert", "isclose", "iscomplex", "iscomplexobj", "isdtype", "isfinite",
-    "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "isrealobj", "isscalar",
-    "issubdtype", "iterable", "ix_", "kron", "left_shift", "less", "less_equal", "lexsort",
-    "linalg", "linspace", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "logspace", "matmul",
-    "matrix_transpose", "matvec", "max", "maximum", "mean", "median", "meshgrid", "min",
-    "minimum", "mod", "modf", "moveaxis", "multiply", "nan", "nan_to_num", "nanargmax",
-    "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmedian", "nanmin",
-    "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar", "ndarray", "ndim",
-    "negative", "newaxis", "nonzero", "not_equal", "number", "object_", "ones", "ones_like",
-    "outer", "pad", "partition", "percentile", "permute_dims", "pi", "polyval", "positive", "pow",
-    "power", "printoptions", "prod", "promote_types", "ptp", "put_along_axis", "quantile",
-    "rad2deg", "radians", "ravel", "ravel_multi_index", "real", "reciprocal", "remainder",
-    "repeat", "reshape", "resize", "result_type", "right_shift", "rint", "roll", "rollaxis",
-    "rot90", "round", "searchsorted", "select", "set_printoptions", "setdiff1d", "shape", "sign",
-    "signedinteger", "sin", "sinc", "single", "sinh", "size", "sort", "split", "sqrt", "square",
-    "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along_axis", "tan",
-    "tanh", "tensordot", "tile", "trace", "transpose", "trapezoid", "tri", "tril", "tril_indices",
-    "tril_indices_from", "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc",
-    "uint", "uint8", "uint16", "uint32", "uint64", "union1d", "unique", "unravel_index",
-    "unsignedinteger", "unstack", "vander", "var", "vdot", "vecdot", "vecmat", "vectorize",
-    "vsplit", "vstack", "where", "zeros", "zeros_like",
+    "ComplexWarning", "abs", "absolute", "acos", "acosh", "add", "all", "allclose", "amax", "amin",
+    "angle", "any", "append", "apply_along_axis", "apply_over_axes", "arange", "arccos", "arccosh",
+    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argpartition",
+    "argsort", "argwhere", "around", "array", "array_equal", "array_equiv", "array_repr",
+    "array_split", "array_str", "asarray", "asin", "asinh", "astype", "atan", "atan2", "atanh",
+    "atleast_1d", "atleast_2d", "atleast_3d", "average", "bartlett", "bfloat16", "bincount",
+    "bitwise_and", "bitwise_count", "bitwise_invert", "bitwise_left_shift", "bitwise_not",
+    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "blackman", "block", "bool", "bool_",
+    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "c_", "can_cast", "cbrt", "cdouble",
+    "ceil", "character", "choose", "clip", "column_stack", "complex64", "complex128", "complex_",
+    "complexfloating", "compress", "concat", "concatenate", "conj", "conjugate", "convolve", "copy",
+    "copysign", "corrcoef", "correlate", "cos", "cosh", "count_nonzero", "cov", "cross", "csingle",
+    "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "deg2rad", "degrees", "delete",
+    "diag", "diag_indices", "diag_indices_from", "diagflat", "diagonal", "diff", "digitize",
+    "divide", "divmod", "dot", "double", "dsplit", "dstack", "dtype", "e", "ediff1d", "einsum",
+    "einsum_path", "empty", "empty_like", "equal", "euler_gamma", "exp", "exp2", "expand_dims",
+    "expm1", "extract", "eye", "fabs", "fft", "fill_diagonal", "finfo", "flatnonzero", "flexible",
+    "flip", "fliplr", "flipud", "float16", "float32", "float64", "float_", "float_power",
+    "floating", "floor", "floor_divide", "fmax", "fmin", "fmod", "frexp", "from_dlpack",
+    "frombuffer", "fromfile", "fromfunction", "fromiter", "frompyfunc", "fromstring", "full",
+    "full_like", "gcd", "generic", "geomspace", "get_printoptions", "gradient", "greater",
+    "greater_equal", "hamming", "hanning", "heaviside", "histogram", "histogram2d",
+    "histogram_bin_edges", "histogramdd", "hsplit", "hstack", "hypot", "i0", "identity", "iinfo",
+    "imag",
+    "index_exp", "indices", "inexact", "inf", "inner", "insert", "int8", "int16", "int32", "int64",
+    "int_", "integer", "interp", "intersect1d", "invert", "isclose", "iscomplex", "iscomplexobj",
+    "isdtype", "isfinite", "isin", "isinf", "isnan", "isneginf", "isposinf", "isreal", "isrealobj",
+    "isscalar", "issubdtype", "iterable", "ix_", "kaiser", "kron", "lcm", "ldexp", "left_shift",
+    "less", "less_equal", "lexsort", "linalg", "linspace", "load", "log", "log1p", "log2", "log10",
+    "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logspace", "mask_indices", "matmul", "matrix_transpose", "matvec", "max", "maximum", "mean",
+    "median", "meshgrid", "mgrid", "min", "minimum", "mod", "modf", "moveaxis", "multiply", "nan",
+    "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
+    "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
+    "ndarray", "ndim", "negative", "newaxis", "nextafter", "nonzero", "not_equal", "number",
+    "object_", "ogrid", "ones", "ones_like", "outer", "packbits", "pad", "partition", "percentile",
+    "permute_dims", "pi", "piecewise", "place", "poly", "polyadd", "polyder", "polydiv", "polyfit",
+    "polyint", "polymul", "polysub", "polyval", "positive", "pow", "power", "printoptions", "prod",
+    "promote_types", "ptp", "put", "put_along_axis", "quantile", "r_", "rad2deg", "radians",
+    "ravel", "ravel_multi_index", "real", "reciprocal", "remainder", "repeat", "reshape", "resize",
+    "result_type", "right_shift", "rint", "roll", "rollaxis", "roots", "rot90", "round", "s_",
+    "save", "savez", "searchsorted", "select", "set_printoptions", "setdiff1d", "setxor1d", "shape",
+    "sign", "signbit", "signedinteger", "sin", "sinc", "single", "sinh", "size", "sort",
+    "sort_complex", "spacing", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract",
+    "sum", "swapaxes", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "trace",
+    "transpose", "trapezoid", "tri", "tril", "tril_indices", "tril_indices_from", "trim_zeros",
+    "triu", "triu_indices", "triu_indices_from", "true_divide", "trunc", "ufunc", "uint", "uint8",
+    "uint16", "uint32", "uint64", "union1d", "unique", "unique_all", "unique_counts",
+    "unique_inverse", "unique_values", "unpackbits", "unravel_index", "unsignedinteger", "unstack",
+    "unwrap", "vander", "var", "vdot", "vecdot", "vecmat", "vectorize", "vsplit", "vstack", "where",
+    "zeros", "zeros_like",
 ]  # fmt: skip

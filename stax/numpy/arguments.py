@@ -17,7 +17,7 @@ from stax.errors import ArgumentError, ArgumentValueError, StaxError, Unsupporte
 from stax.operators.arithmetic import promote_operands
 from stax.operators.elementwise import convert
 from stax.trace import is_array
-from stax.types import canonical_axis, check_dtype, inexact_dtype, promote
+from stax.types import canonical_axis, check_dtype, inexact_dtype, is_index, promote
 
 Axis = int | Sequence[int] | None
 
@@ -45,7 +45,12 @@ def inexact(name: str, x: Any) -> Any:
 def numeric(name: str, x: Any) -> Any:
     """Return `x` as an array of numbers; bool counts as int32."""
     x = array(name, x)
-    return convert(x, types.int_dtype()) if types.is_bool(x.dtype) else x
+    return convert(x, types.int32) if types.is_bool(x.dtype) else x
+
+
+def strong_operands(name: str, *args: Any) -> list[Any]:
+    """Return the arguments in one floating type, which is not weak, and one shape."""
+    return [convert(x, x.dtype) for x in inexact_operands(name, *args)]
 
 
 def inexact_operands(name: str, *args: Any) -> list[Any]:
@@ -93,7 +98,7 @@ def axes_list(axis: Axis, ndim: int) -> list[int]:
     """Return `axis` as a list of axes counted from the front, in the order given."""
     if axis is None:
         return list(range(ndim))
-    given = [axis] if isinstance(axis, int | np.integer) else list(axis)
+    given = [axis] if is_index(axis) else list(axis)  # type: ignore[arg-type]
     return [canonical_axis(a, ndim) for a in given]
 
 

@@ -17,6 +17,7 @@ from stax.array import asarray as to_array
 from stax.errors import ArgumentError, ArgumentValueError, UnsupportedError
 from stax.extent import Extent
 from stax.numpy.arguments import array as one_array, arrays, inexact_operands, static_int
+from stax.numpy.complex import conj
 from stax.operators import elementwise as ops
 from stax.operators.arithmetic import add, divide, multiply, subtract
 from stax.operators.elementwise import convert
@@ -254,12 +255,14 @@ def logspace(
 def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
-    """Return `num` numbers from `start` to `stop` in geometric progression; both of one sign."""
+    """Return `num` numbers from `start` to `stop` in geometric progression; both of one sign.
+
+    Complex numbers turn on the way, by the principal logarithm of their quotient.
+    """
     low, high = inexact_operands("geomspace", start, stop)
     sign = ops.sign(low)
-    exponents = linspace(
-        ops.log(ops.mul(sign, low)), ops.log(ops.mul(sign, high)), num, endpoint, axis=axis
-    )
+    first, last = (ops.log(ops.mul(conj(sign), x)) for x in (low, high))
+    exponents = linspace(first, last, num, endpoint, axis=axis)
     result = multiply(expand_dims(sign, axis) if low.ndim else sign, ops.exp(exponents))
     return result if dtype is None else convert(result, check_dtype(dtype))
 
@@ -278,8 +281,8 @@ def identity(n: Any, dtype: Any = None) -> Any:
 
 
 def tri(N: Any, M: Any = None, k: int = 0, dtype: Any = None) -> Any:
-    """Return an `N` by `M` matrix with ones at and below diagonal number `k`."""
-    return _banded("tri", N, M, k, dtype, ops.ge)
+    """Return an `N` by `M` matrix with ones at and below diagonal `k`; float32 by default."""
+    return _banded("tri", N, M, k, types.float32 if dtype is None else dtype, ops.ge)
 
 
 def _banded(name: str, n: Any, m: Any, k: int, dtype: Any, relation: Callable[..., Any]) -> Any:
@@ -292,7 +295,9 @@ def _diagonal_mask(shape: Any, k: int, relation: Callable[..., Any]) -> Any:
     """Return where `row + k` relates to `column`, over the last two axes of `shape`."""
     last = len(shape) - 1
     rows, columns = iota(types.int32, shape, last - 1), iota(types.int32, shape, last)
-    return relation(rows if not k else ops.add(rows, ops.like(rows, k)), columns)
+    most = max((n for n in shape[-2:] if isinstance(n, int)), default=k)
+    shift = min(max(k, -most), most)  # further off there is no diagonal, and no int32
+    return relation(rows if not shift else ops.add(rows, ops.like(rows, shift)), columns)
 
 
 def tril(m: Any, k: int = 0) -> Any:

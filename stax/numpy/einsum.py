@@ -14,6 +14,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stax import types
 from stax.errors import ArgumentError, ArgumentValueError, ShapeError
 from stax.extent import Extent, same_shape
@@ -70,6 +72,22 @@ def einsum(
     result = _transposed(_alone(terms[0], set(output)), output)
     wanted = preferred_element_type
     return result if wanted is None else convert(result, types.check_dtype(wanted))
+
+
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[Any, Any]:
+    """Return the order in which NumPy would contract the operands, pair by pair, and a report.
+
+    The order is a list of tuples of positions.  `einsum` itself takes the cheapest pair each time.
+    """
+    inputs, right, arrays = parse(subscripts, operands)
+    text = f"{','.join(inputs)}->{right}".replace(".", "...")
+    shapes = [x.shape for x in promoted("einsum_path", list(arrays))]
+    planned = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
+    path, report = np.einsum_path(text, *planned, optimize=_NUMPY_PLANS.get(optimize, optimize))
+    return path[1:], report
+
+
+_NUMPY_PLANS: dict[Any, Any] = {"auto": "greedy", True: "greedy"}
 
 
 def parse(subscripts: Any, operands: Sequence[Any]) -> tuple[list[str], str, Sequence[Any]]:

@@ -26,20 +26,25 @@ from stax.errors import (
 from stax.extent import same_shape
 from stax.numpy.arguments import (
     array,
-    arrays,
     inexact,
     inexact_operands,
     numeric,
     refuse_out,
+    static_int,
+    strong_operands,
 )
-from stax.operators import elementwise as ops
+from stax.numpy.complex import imag, real
+from stax.operators import elementwise as ops, special
 from stax.operators.arithmetic import (
     absolute,
     add,
+    greater,
+    less,
     maximum,
     minimum,
     multiply,
     promote_operands,
+    remainder,
     truth,
 )
 from stax.operators.elementwise import convert, like, select
@@ -82,7 +87,6 @@ log = _inexact("log", ops.log, "the natural logarithm")
 log1p = _inexact("log1p", ops.log1p, "the natural logarithm of 1 plus")
 sqrt = _inexact("sqrt", ops.sqrt, "the square root")
 cbrt = _inexact("cbrt", ops.cbrt, "the cube root")
-fabs = _inexact("fabs", ops.abs_, "the absolute value, as a float,")
 
 
 def arctan2(x1: Any, x2: Any, /) -> Any:
@@ -93,18 +97,29 @@ def arctan2(x1: Any, x2: Any, /) -> Any:
 atan2 = arctan2
 
 
+def fabs(x: Any, /) -> Any:
+    """Return the absolute value, as a float, of each element."""
+    return ops.abs_(_ordered("fabs", inexact("fabs", x)))
+
+
 def log2(x: Any, /) -> Any:
     """Return the logarithm to the base 2 of each element."""
-    x = inexact("log2", x)
-    x = convert(x, x.dtype)
-    return ops.div(ops.log(x), like(x, math.log(2)))
+    return _log_to("log2", 2, x)
 
 
 def log10(x: Any, /) -> Any:
     """Return the logarithm to the base 10 of each element."""
-    x = inexact("log10", x)
-    x = convert(x, x.dtype)
-    return ops.div(ops.log(x), like(x, math.log(10)))
+    return _log_to("log10", 10, x)
+
+
+def _log_to(name: str, base: int, x: Any) -> Any:
+    x = inexact(name, x)
+    result = ops.log(convert(x, x.dtype))
+    if not types.is_complex(x.dtype):
+        return ops.div(result, like(result, math.log(base)))
+    # A quotient of complex numbers would mix an infinite part into the other.
+    parts = (ops.real(result), ops.imag(result))
+    return ops.complex_(*(ops.div(part, like(part, math.log(base))) for part in parts))
 
 
 def square(x: Any, /) -> Any:
@@ -165,21 +180,29 @@ trunc = _rounding("trunc", ops.trunc, "towards zero")
 def rint(x: Any, /) -> Any:
     """Return the nearest integer to each element, the even one at a tie, as a float."""
     x = array("rint", x)
+    if types.is_complex(x.dtype):
+        return round(x)
     weak = x.weak_type and types.is_inexact(x.dtype)
-    return ops.round_(convert(x, inexact_dtype(x.dtype), weak))
+    wanted = x.dtype if types.is_inexact(x.dtype) else types.float_dtype()
+    return ops.round_(convert(x, wanted, weak))
 
 
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """Return `a` rounded to `decimals` places, half to even; integers only lose digits."""
     refuse_out("round", out)
     a = array("round", a)
-    if types.is_bool(a.dtype) or types.is_integer(a.dtype):
+    decimals = static_int("round", "decimals", decimals)
+    if types.is_bool(a.dtype):
+        raise ArgumentValueError("round: bool has no places.", advice="Convert it with astype.")
+    if types.is_integer(a.dtype):
         if decimals < 0:
             raise UnsupportedError(
                 "round: integers cannot be rounded to negative decimals.",
                 advice="Convert them to a floating type first.",
             )
         return a
+    if types.is_complex(a.dtype):
+        return ops.complex_(*(round(part(a), decimals) for part in (ops.real, ops.imag)))
     if decimals == 0:
         return ops.round_(a)
     wide = convert(a, types.accumulator(a.dtype), a.weak_type)
@@ -214,10 +237,25 @@ def isfinite(x: Any, /) -> Any:
     return ops.is_finite(x) if types.is_inexact(x.dtype) else ops.eq(x, x)
 
 
+def _ordered(name: str, *xs: Any) -> Any:
+    """Return the first argument; raises DTypeError if one is complex."""
+    for x in xs:
+        if types.is_complex(x.dtype):
+            raise DTypeError(
+                f"{name}: complex numbers have no order, got {x.type}.",
+                advice="Take real or imaginary parts, or absolute values, first.",
+            )
+    return xs[0]
+
+
 def _is_value(name: str, x: Any, value: float, absolutely: bool = False) -> Any:
     x = array(name, x)
     if not types.is_inexact(x.dtype):
         return ops.ne(x, x)
+    if types.is_complex(x.dtype) and not absolutely:
+        raise ArgumentValueError(
+            f"{name}: complex numbers have no sign.", advice="Use isinf, or take a part."
+        )
     x = ops.abs_(x) if absolutely else x
     return ops.eq(x, like(x, value))
 
@@ -246,12 +284,17 @@ def nan_to_num(
     x = array("nan_to_num", x)
     if not types.is_inexact(x.dtype):
         return x
+    if types.is_complex(x.dtype):
+        parts = (nan_to_num(part(x), copy, nan, posinf, neginf) for part in (ops.real, ops.imag))
+        return ops.complex_(*parts)
     limits = ml_dtypes.finfo(x.dtype)
     high = float(limits.max) if posinf is None else posinf
     low = float(limits.min) if neginf is None else neginf
-    x = where(isnan(x), convert(array("nan_to_num", nan), x.dtype), x)
-    x = where(isposinf(x), convert(array("nan_to_num", high), x.dtype), x)
-    return where(isneginf(x), convert(array("nan_to_num", low), x.dtype), x)
+    for replaced, value in ((isnan, nan), (isposinf, high), (isneginf, low)):
+        number = types.is_python_number(value)
+        given = full((), value, x.dtype) if number else array("nan_to_num", value)
+        x = where(replaced(x), convert(given, x.dtype), x)
+    return x
 
 
 # --- choosing ---
@@ -291,6 +334,7 @@ def nonzero(a: Any, *, size: Any = None, fill_value: Any = None) -> Any:
     Raises ConcretizationTypeError for traced arrays without it.
     """
     a = array("nonzero", a)
+    size = None if size is None else static_int("nonzero", "size", size)
     if type(a) is Proxy and size is not None:
         return _first_nonzero(a, size, fill_value)
     try:
@@ -335,7 +379,7 @@ def _first_nonzero(a: Any, size: int, fill_value: Any) -> tuple[Any, ...]:
 
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     """Return `arr` limited to at least `min` and at most `max`; None is no limit."""
-    result = array("clip", arr)
+    result = _ordered("clip", *(array("clip", x) for x in (arr, min, max) if x is not None))
     result = result if min is None else maximum(min, result)
     return result if max is None else minimum(max, result)
 
@@ -343,18 +387,18 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
 def fmax(x1: Any, x2: Any) -> Any:
     """Return the larger of each pair; of a number and NaN, the number."""
     x1, x2 = promote_operands("fmax", x1, x2)
-    return select(ops.or_(ops.gt(x1, x2), ops.ne(x2, x2)), x1, x2)
+    return select(ops.or_(greater(x1, x2), ops.ne(x2, x2)), x1, x2)
 
 
 def fmin(x1: Any, x2: Any) -> Any:
     """Return the smaller of each pair; of a number and NaN, the number."""
     x1, x2 = promote_operands("fmin", x1, x2)
-    return select(ops.or_(ops.lt(x1, x2), ops.ne(x2, x2)), x1, x2)
+    return select(ops.or_(less(x1, x2), ops.ne(x2, x2)), x1, x2)
 
 
 def heaviside(x1: Any, x2: Any, /) -> Any:
     """Return 0 for negative `x1`, 1 for positive, `x2` at 0."""
-    x1, x2 = inexact_operands("heaviside", x1, x2)
+    x1, x2 = strong_operands("heaviside", x1, x2)
     zero = like(x1, 0)
     step = select(ops.gt(x1, zero), like(x1, 1), x2)
     return select(ops.ne(x1, x1), x1, select(ops.lt(x1, zero), zero, step))
@@ -383,24 +427,35 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
     itself, so derivatives of every order are right where the operands are equal.
     """
     x1, x2 = inexact_operands("logaddexp", x1, x2)
-    first = ops.ge(x1, x2)
+    first = ops.ge(real(x1), real(x2))
     difference = select(first, ops.sub(x2, x1), ops.sub(x1, x2))
     result = ops.add(select(first, x1, x2), ops.log1p(ops.exp(difference)))
     # Infinities of one sign: their difference is NaN, and their sum is the answer.
-    infinite = ops.and_(ops.eq(x1, x2), ops.eq(ops.abs_(x1), like(x1, math.inf)))
-    return select(infinite, ops.add(x1, x2), result)
+    size = ops.abs_(x1)
+    infinite = ops.and_(ops.eq(x1, x2), ops.eq(size, like(size, math.inf)))
+    result = select(infinite, ops.add(x1, x2), result)
+    if types.is_complex(result.dtype):
+        # The logarithm whose imaginary part is an angle in [-pi, pi).
+        angle = remainder(ops.add(imag(result), like(imag(result), math.pi)), 2 * math.pi)
+        return ops.complex_(real(result), ops.sub(angle, like(angle, math.pi)))
+    return result
 
 
 def logaddexp2(x1: Any, x2: Any, /) -> Any:
     """Return the logarithm to the base 2 of the sum of 2 to the power of each pair."""
-    x1, x2 = inexact_operands("logaddexp2", x1, x2)
+    x1, x2 = strong_operands("logaddexp2", x1, x2)
     scale = like(x1, math.log(2))
     return ops.div(logaddexp(ops.mul(x1, scale), ops.mul(x2, scale)), scale)
 
 
 def hypot(x1: Any, x2: Any, /) -> Any:
     """Return the length of the vector `(x1, x2)`, without overflow; its gradient at 0 is 0."""
-    x1, x2 = (ops.abs_(x) for x in inexact_operands("hypot", x1, x2))
+    x1, x2 = strong_operands("hypot", x1, x2)
+    if types.is_complex(x1.dtype):
+        raise ArgumentValueError(
+            "hypot does not support complex numbers.", advice="Take absolute values first."
+        )
+    x1, x2 = ops.abs_(x1), ops.abs_(x2)
     low, high = ops.minimum(x1, x2), ops.maximum(x1, x2)
     ratio = ops.div(low, high)
     length = ops.mul(high, ops.sqrt(ops.add(like(ratio, 1), ops.mul(ratio, ratio))))
@@ -409,11 +464,17 @@ def hypot(x1: Any, x2: Any, /) -> Any:
     return select(infinite, like(x1, math.inf), length)
 
 
+def i0(x: Any) -> Any:
+    """Return the modified Bessel function of the first kind of order 0."""
+    return special.bessel_i0(inexact("i0", x))
+
+
 def sinc(x: Any, /) -> Any:
     """Return sin(pi x) / (pi x), and 1 at 0."""
     x = inexact("sinc", x)
     angle = ops.mul(x, like(x, math.pi))
-    near = ops.lt(ops.abs_(angle), like(x, 0.25))
+    size = ops.abs_(angle)
+    near = ops.lt(size, like(size, 0.25))
     # The series has the derivatives of every order that the quotient lacks at 0.
     squared, series = ops.mul(angle, angle), like(x, -1 / math.factorial(11))
     for k in (9, 7, 5, 3, 1):
@@ -428,7 +489,8 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
     if not types.is_inexact(a.dtype):
         a, b = (convert(x, inexact_dtype(x.dtype)) for x in (a, b))
     tolerance = add(atol, multiply(rtol, absolute(b)))
-    near = ops.le(ops.abs_(ops.sub(a, b)), convert(tolerance, a.dtype))
+    apart = ops.abs_(ops.sub(a, b))
+    near = ops.le(apart, convert(tolerance, apart.dtype))
     close = ops.or_(ops.and_(near, ops.and_(isfinite(a), isfinite(b))), ops.eq(a, b))
     return ops.or_(close, ops.and_(isnan(a), isnan(b))) if equal_nan else close
 
@@ -460,75 +522,3 @@ def _all_equal(a1: Any, a2: Any, equal_nan: bool) -> Any:
     a1, a2 = promote_operands("array_equal", a1, a2)
     same = ops.eq(a1, a2)
     return reduce_and(ops.or_(same, ops.and_(isnan(a1), isnan(a2))) if equal_nan else same)
-
-
-# --- parts of complex numbers ---
-
-
-def _real_only(name: str, x: Any) -> Any:
-    x = array(name, x)
-    if types.is_complex(x.dtype):
-        raise DTypeError(
-            f"{name} does not support complex arrays, got {x.type}.",
-            advice="Keep real and imaginary parts as two real arrays.",
-        )
-    return x
-
-
-def conjugate(x: Any, /) -> Any:
-    """Return the complex conjugate; of real numbers, the numbers."""
-    return _real_only("conj", x)
-
-
-conj = conjugate
-
-
-def real(val: Any, /) -> Any:
-    """Return the real part."""
-    return _real_only("real", val)
-
-
-def imag(val: Any, /) -> Any:
-    """Return the imaginary part; of real numbers, zeros."""
-    return like(_real_only("imag", val), 0)
-
-
-def angle(z: Any, deg: bool = False) -> Any:
-    """Return the argument: 0 for positive numbers and pi for negative ones."""
-    z = inexact("angle", _real_only("angle", z))
-    z = convert(z, z.dtype)
-    turn = ops.atan2(like(z, 0), z)
-    return rad2deg(turn) if deg else turn
-
-
-def isreal(x: Any) -> Any:
-    """Return whether each element has no imaginary part."""
-    x = _real_only("isreal", x)
-    return ops.or_(ops.eq(x, x), ops.ne(x, x))
-
-
-def iscomplex(x: Any) -> Any:
-    """Return whether each element has an imaginary part."""
-    return ops.not_(isreal(x))
-
-
-def iscomplexobj(x: Any) -> bool:
-    """Say whether the dtype of `x` is complex."""
-    return types.is_complex(array("iscomplexobj", x).dtype)
-
-
-def isrealobj(x: Any) -> bool:
-    """Say whether the dtype of `x` is not complex."""
-    return not iscomplexobj(x)
-
-
-def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
-    """Return the polynomial with coefficients `p`, highest power first, at each element of `x`.
-
-    `unroll` is accepted and changes nothing: every step is unrolled.
-    """
-    p, x = arrays("polyval", p, x)
-    result = like(x, 0)
-    for coefficient in p:
-        result = add(multiply(result, x), coefficient)
-    return result

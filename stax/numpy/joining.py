@@ -17,9 +17,16 @@ from stax.errors import ArgumentError, ArgumentValueError, ShapeError
 from stax.extent import Extent, same_shape
 from stax.numpy.arguments import array, promoted, refuse_out, static_int
 from stax.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, sliced
+from stax.numpy.sorting import searchsorted
 from stax.numpy.taking import take
+from stax.operators.reduce import cumsum
 from stax.operators.reshape import expand_dims, reshape
-from stax.operators.shape import broadcast_in_dim, concatenate as concatenate_op
+from stax.operators.shape import (
+    broadcast_in_dim,
+    broadcast_to,
+    concatenate as concatenate_op,
+    iota,
+)
 from stax.trace import is_array
 from stax.types import canonical_axis
 
@@ -200,9 +207,10 @@ def tile(A: Any, reps: Any) -> Any:
 def repeat(
     a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None
 ) -> Any:
-    """Return `a` with each element along `axis` repeated; `repeats` is static.
+    """Return `a` with each element along `axis` repeated.
 
-    With `total_repeat_length` the result is cut to that length, or its last element repeated.
+    `repeats` is one number, or one for each element; they must be known, unless
+    `total_repeat_length` is given: then the result is cut to it, or its last element repeated.
     """
     a = array("repeat", a)
     if axis is None:
@@ -219,14 +227,20 @@ def repeat(
         inner = (*a.shape[: axis + 1], count, *a.shape[axis + 1 :])
         spread = broadcast_in_dim(a, inner, [i for i in range(a.ndim + 1) if i != axis + 1])
         return reshape(spread, (*a.shape[:axis], length * count, *a.shape[axis + 1 :]))
-    counts = np.broadcast_to(np.asarray(repeats), (length,))
-    places = np.repeat(np.arange(length), counts).astype(types.int32)
     if total_repeat_length is not None:
-        if not len(places):
-            raise ArgumentError(
-                "repeat: there is nothing to repeat.",
-                advice="total_repeat_length needs an element to fill up with.",
-            )
-        missing = max(0, total_repeat_length - len(places))
-        places = np.pad(places[:total_repeat_length], (0, missing), mode="edge")
+        counts = broadcast_to(array("repeat", repeats), (length,))
+        return take(a, _sources(counts, total_repeat_length), axis=axis, mode="clip")
+    known = np.broadcast_to(np.asarray(repeats), (length,))
+    places = np.repeat(np.arange(length), known).astype(types.int32)
     return take(a, places, axis=axis, mode="clip")
+
+
+def _sources(counts: Any, total: int) -> Any:
+    """Return which element each place of the result repeats, given how often each is repeated."""
+    total = static_int("repeat", "total_repeat_length", total)
+    if not counts.shape[0] and total:
+        raise ArgumentError(
+            "repeat: there is nothing to repeat.",
+            advice="total_repeat_length needs an element to fill up with.",
+        )
+    return searchsorted(cumsum(counts), iota(types.int32, (total,)), "right")

@@ -9,6 +9,7 @@ from typing import Any
 
 from stax.errors import ArgumentValueError
 from stax.numpy.arguments import arrays, refuse_out
+from stax.numpy.complex import conj
 from stax.numpy.joining import stack
 from stax.operators import contract
 from stax.operators.arithmetic import multiply, subtract
@@ -42,9 +43,9 @@ def tensordot(
 
 
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """Return the sum of the products of all elements."""
+    """Return the sum of the products of all elements, those of `a` conjugated."""
     a, b = (reshape(x, (-1,)) for x in arrays("vdot", a, b))
-    return dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
+    return dot(conj(a), b, precision=precision, preferred_element_type=preferred_element_type)
 
 
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
@@ -73,8 +74,12 @@ def vecdot(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """Return the sums of products of vectors along `axis`; the other axes broadcast."""
+    """Return the sums of products of vectors along `axis`, those of `x1` conjugated.
+
+    The other axes broadcast.
+    """
     x1, x2 = arrays("vecdot", x1, x2)
+    x1 = conj(x1)
     x1, x2 = (move_axis(x, canonical_axis(axis, x.ndim), -1) for x in (x1, x2))
     row, column = expand_dims(x1, x1.ndim - 1), expand_dims(x2, x2.ndim)
     found = matmul(row, column, precision=precision, preferred_element_type=preferred_element_type)
@@ -89,8 +94,12 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 
 
 def vecmat(x1: Any, x2: Any, /) -> Any:
-    """Return the products of vectors in `x1` and matrices in `x2`; leading axes broadcast."""
+    """Return the products of vectors in `x1`, conjugated, and matrices in `x2`.
+
+    Leading axes broadcast.
+    """
     x1, x2 = arrays("vecmat", x1, x2)
+    x1 = conj(x1)
     found = matmul(expand_dims(x1, x1.ndim - 1), x2)
     return reshape(found, (*found.shape[:-2], found.shape[-1]))
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from stax import types
-from stax.errors import ArgumentError, ArgumentValueError, ShapeError, UnsupportedError
+from stax.errors import ArgumentValueError, UnsupportedError
 from stax.extent import product
 from stax.numpy.arguments import Axis, array, arrays, axes_list, static_int
 from stax.numpy.taking import take
 from stax.operators import reshape as shapes
 from stax.operators.arithmetic import remainder, subtract
 from stax.operators.elementwise import convert
-from stax.operators.shape import broadcast_to as to_shape, concatenate, iota, pad as pad_op, slice_
+from stax.operators.shape import broadcast_to as to_shape, concatenate, iota, slice_
 from stax.trace import is_array
 from stax.types import canonical_axes, canonical_axis
 
@@ -161,6 +161,15 @@ def shape(a: Any) -> tuple[Any, ...]:
     return np.shape(a) if isinstance(a, list | tuple) else array("shape", a).shape
 
 
+def isscalar(element: Any) -> bool:
+    """Say whether `element` is a number, or an array without axes."""
+    return (
+        element.ndim == 0
+        if is_array(element) or isinstance(element, np.ndarray)
+        else bool(np.isscalar(element))
+    )
+
+
 def ndim(a: Any) -> int:
     """Return how many axes `a` has."""
     return len(shape(a))
@@ -253,90 +262,6 @@ def sliced(a: Any, start: Any, stop: Any, axis: int) -> Any:
 
 
 # --- padding ---
-
-
-def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    """Return `array` surrounded by `pad_width` elements: (before, after) for each axis.
-
-    Modes are "constant" (with `constant_values`), "empty", "edge", "reflect", "symmetric", "wrap".
-    """
-    x = _array("pad", array)
-    widths = _pairs("pad_width", pad_width, x.ndim)
-    if any(n < 0 for pair in widths for n in pair):
-        raise ArgumentValueError(
-            f"pad: widths must not be negative: {pad_width}.",
-            advice="Slice the array to make it smaller.",
-        )
-    if mode in ("constant", "empty"):
-        values = kwargs.pop("constant_values", 0) if mode == "constant" else 0
-        if kwargs:
-            raise ArgumentError(
-                f"pad: unknown arguments {sorted(kwargs)} for mode {mode!r}.",
-                advice="'constant' takes constant_values; 'empty' takes none.",
-            )
-        return _pad_constant(x, widths, values)
-    if mode not in ("edge", "reflect", "symmetric", "wrap"):
-        raise UnsupportedError(
-            f"pad: mode {mode!r} is not supported.",
-            advice="Modes are 'constant', 'empty', 'edge', 'reflect', 'symmetric' and 'wrap'.",
-        )
-    for axis, (before, after) in enumerate(widths):
-        if before or after:
-            # NumPy works out which element goes where; the array is read at those places.
-            places = np.pad(np.arange(x.shape[axis]), (before, after), mode, **kwargs)
-            x = take(x, places.astype(np.int32), axis=axis, mode="clip")
-    return x
-
-
-def _pairs(what: str, given: Any, ndim: int) -> list[tuple[Any, Any]]:
-    """Return a number, a pair or a pair for each axis as a pair for each axis."""
-    if isinstance(given, dict):
-        return [_pairs(what, given.get(a, given.get(a - ndim, 0)), 1)[0] for a in range(ndim)]
-    if not isinstance(given, list | tuple):
-        found = np.asarray(given) if not is_array(given) else given
-        if found.ndim == 0:
-            return [(given, given)] * ndim
-        given = list(found)
-    rows = [list(row) if isinstance(row, list | tuple | np.ndarray) else row for row in given]
-    if not any(isinstance(row, list) for row in rows):
-        if len(rows) == 1:
-            return [(rows[0], rows[0])] * ndim
-        if len(rows) == 2:
-            return [(rows[0], rows[1])] * ndim
-    elif all(isinstance(row, list) for row in rows):
-        wide = [(row[0], row[-1]) for row in rows]
-        if len(wide) == 1:
-            return wide * ndim
-        if len(wide) == ndim:
-            return wide
-    raise ArgumentValueError(
-        f"pad: {what} {given} does not give (before, after) for {ndim} axes.",
-        advice="Write a number, (before, after), or a pair for each axis.",
-    )
-
-
-def _pad_constant(x: Any, widths: Any, values: Any) -> Any:
-    numbers = [_scalars(x, pair) for pair in _pairs("constant_values", values, x.ndim)]
-    one = not isinstance(values, list | tuple | np.ndarray) or np.ndim(values) == 0
-    if x.ndim == 0:
-        return x
-    if one:
-        return pad_op(x, numbers[0][0], [(before, after, 0) for before, after in widths])
-    for axis, ((before, after), (low, high)) in enumerate(zip(widths, numbers, strict=True)):
-        for value, ends in ((low, (before, 0, 0)), (high, (0, after, 0))):
-            config = [(0, 0, 0)] * x.ndim
-            config[axis] = ends
-            x = pad_op(x, value, config)
-    return x
-
-
-def _scalars(x: Any, pair: tuple[Any, Any]) -> list[Any]:
-    found = [convert(v, x.dtype, x.weak_type) for v in arrays("pad", *pair)]
-    if any(v.ndim for v in found):
-        raise ShapeError(
-            "pad: constant_values are numbers.", advice="Use concatenate to put arrays around it."
-        )
-    return found
 
 
 def resize(a: Any, new_shape: Any) -> Any:

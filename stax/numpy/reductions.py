@@ -23,7 +23,7 @@ from stax.operators.arithmetic import add, divide, greater, maximum, minimum, mu
 from stax.operators.elementwise import convert, like
 from stax.operators.reshape import expand_dims, reshape
 from stax.operators.shape import broadcast_to, pad
-from stax.types import canonical_axes, canonical_axis, check_dtype
+from stax.types import canonical_axes, canonical_axis, check_dtype, is_index
 
 Function = Callable[..., Any]
 
@@ -151,7 +151,7 @@ def _inexact_types(a: Any, dtype: Any) -> tuple[Any, Any]:
         wanted = check_dtype(dtype)
         computed = types.promote(types.ArrayType(a.dtype, ()), types.ArrayType(wanted, ()))[0]
         return wanted, types.accumulator(computed)
-    wanted = a.dtype if types.is_inexact(a.dtype) else types.float_dtype()
+    wanted = types.inexact_dtype(a.dtype)
     return wanted, types.accumulator(wanted)
 
 
@@ -175,7 +175,7 @@ def var(
     mean: Any = None,
     correction: Any = None,
 ) -> Any:
-    """Return the variance over `axis`: the mean squared distance from the mean.
+    """Return the variance over `axis`: the mean squared distance from the mean, a real number.
 
     `ddof` (or `correction`) is subtracted from the count; NaN where nothing is left.
     """
@@ -185,7 +185,8 @@ def var(
     x = convert(a, wide)
     center = _mean(x, axis, where) if mean is None else convert(array("var", mean), wide)
     apart = add(x, ops.neg(center))
-    total = reduced(reductions.reduce_sum, ops.integer_pow(apart, 2), axis, keepdims, where, 0)
+    wanted, wide = types.real_part(wanted), types.real_part(wide)
+    total = reduced(reductions.reduce_sum, squared_length(apart), axis, keepdims, where, 0)
     less = ddof if correction is None else correction
     count = _count(x, axis, where, keepdims)
     if where is None and isinstance(count, int) and isinstance(less, int | float):
@@ -195,6 +196,13 @@ def var(
         left = convert(add(count, -less), wide)
         result = divide(total, choose(greater(left, 0), left, math.nan))
     return convert(result, wanted)
+
+
+def squared_length(x: Any) -> Any:
+    """Return the square of the absolute value of each element."""
+    if types.is_complex(x.dtype):
+        return ops.add(ops.integer_pow(ops.real(x), 2), ops.integer_pow(ops.imag(x), 2))
+    return ops.integer_pow(x, 2)
 
 
 def _mean(x: Any, axis: Axis, where: Any) -> Any:
@@ -221,7 +229,7 @@ def std(
     squared = var(
         x, axis, ddof=ddof, keepdims=keepdims, where=where, mean=mean, correction=correction
     )
-    return convert(ops.sqrt(squared), wanted)
+    return convert(ops.sqrt(squared), types.real_part(wanted))
 
 
 # --- extremes ---
@@ -229,6 +237,8 @@ def std(
 
 def lowest(dtype: Any) -> Any:
     """Return the number below all others of a type: minus infinity, or the least integer."""
+    if types.is_complex(dtype):
+        return complex(-math.inf, -math.inf)
     if types.is_bool(dtype):
         return False
     return int(np.iinfo(dtype).min) if types.is_integer(dtype) else -math.inf
@@ -236,6 +246,8 @@ def lowest(dtype: Any) -> Any:
 
 def highest(dtype: Any) -> Any:
     """Return the number above all others of a type."""
+    if types.is_complex(dtype):
+        return complex(math.inf, math.inf)
     if types.is_bool(dtype):
         return True
     return int(np.iinfo(dtype).max) if types.is_integer(dtype) else math.inf
@@ -323,15 +335,16 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 def _place(name: str, op: Function, a: Any, axis: int | None, keepdims: bool | None) -> Any:
     a = array(name, a)
-    if axis is not None and not isinstance(axis, int | np.integer):
+    if axis is not None and not is_index(axis):
         raise ArgumentError(
             f"{name}: axis is an integer or None, not {type(axis).__name__}.",
             advice="Reshape the array to merge axes first.",
         )
+    rows = reshape(a, (-1,)) if axis is None else a
+    along = 0 if axis is None else axis
+    found = op(rows, along, types.int_dtype())
     if axis is None:
-        found = op(reshape(a, (-1,)), 0, types.int_dtype())
         return reshape(found, (1,) * a.ndim) if keepdims else found
-    found = op(a, axis, types.int_dtype())
     return expand_dims(found, axis) if keepdims else found
 
 

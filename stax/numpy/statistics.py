@@ -19,7 +19,9 @@ from stax.numpy.arguments import (
     inexact_operands,
     promoted,
     refuse_out,
+    static_int,
 )
+from stax.numpy.complex import conj, real
 from stax.numpy.creation import linspace
 from stax.numpy.elementwise import isnan, where as choose
 from stax.numpy.joining import concatenate
@@ -43,15 +45,16 @@ from stax.operators.index import ScatterDimensionNumbers, scatter_add
 from stax.operators.reshape import expand_dims, reshape, transpose
 from stax.operators.shape import broadcast_in_dim, broadcast_to
 from stax.trace import full
-from stax.types import canonical_axis
+from stax.types import canonical_axis, is_index
 
 
 def average(
     a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False
 ) -> Any:
     """Return the mean over `axis`, weighted; with `returned`, also the sum of the weights."""
-    a = inexact("average", a)
+    a = array("average", a)
     if weights is None:
+        a = inexact("average", a)
         result = reductions.mean(a, axis, keepdims=keepdims)
         count = reductions.sum(like(a, 1), axis, keepdims=keepdims)
         return (result, count) if returned else result
@@ -256,7 +259,7 @@ def cov(
         rows = concatenate([rows, _variables(y, rowvar)], 0)
     centred = subtract(rows, reductions.mean(rows, 1, keepdims=True))
     less = ddof if ddof is not None else 0 if bias else 1
-    product = dot(centred, transpose(centred))
+    product = dot(centred, transpose(conj(centred)))
     result = divide(product, max(0, rows.shape[1] - less))
     result = result if rows.shape[0] > 1 else reshape(result, ())
     return result if dtype is None else convert(result, types.check_dtype(dtype))
@@ -278,9 +281,15 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
     found = cov(x, y, rowvar, dtype=dtype)
     if not found.ndim:
         return divide(found, found)
-    scale = ops.sqrt(diagonal(found))
+    scale = ops.sqrt(real(diagonal(found)))
     result = divide(divide(found, expand_dims(scale, 1)), expand_dims(scale, 0))
-    return ops.minimum(ops.maximum(result, like(result, -1)), like(result, 1))
+    if types.is_complex(result.dtype):
+        return ops.complex_(_within_one(ops.real(result)), _within_one(ops.imag(result)))
+    return _within_one(result)
+
+
+def _within_one(x: Any) -> Any:
+    return ops.minimum(ops.maximum(x, like(x, -1)), like(x, 1))
 
 
 # --- differences and integrals ---
@@ -289,6 +298,9 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """Return the differences of neighbours along `axis`, `n` times over."""
     a = array("diff", a)
+    _check_axes("diff", a)
+    if n == 0:
+        return a
     where = canonical_axis(axis, a.ndim)
     parts = [_beside(x, a, where) for x in (prepend, append)]
     whole = [x for x in (parts[0], a, parts[1]) if x is not None]
@@ -300,6 +312,13 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         after, before = sliced(a, 1, length, where), sliced(a, 0, length - 1, where)
         a = not_equal(after, before) if types.is_bool(a.dtype) else subtract(after, before)
     return a
+
+
+def _check_axes(name: str, a: Any) -> None:
+    if not a.ndim:
+        raise ArgumentValueError(
+            f"{name} takes an array with at least one axis.", advice="Add one with x[None]."
+        )
 
 
 def _beside(x: Any, a: Any, axis: int) -> Any:
@@ -321,6 +340,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Return the integral along `axis` by the trapezoidal rule."""
     y = inexact("trapezoid", y)
+    _check_axes("trapezoid", y)
     where = canonical_axis(axis, y.ndim)
     if x is None:
         steps: Any = array("trapezoid", dx)
@@ -383,6 +403,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         )
     if length is None:
         length = max(minlength, int(reductions.max(x)) + 1 if x.size else 0)
+    length = static_int("bincount", "length", length)
     x = ops.maximum(x, like(x, 0))
     units = full(x.shape, 1, types.int_dtype()) if weights is None else array("bincount", weights)
     numbers = ScatterDimensionNumbers((), (0,), (0,))
@@ -396,8 +417,9 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     `weights` is accepted, as in NumPy, and changes nothing.
     """
     a = reshape(inexact("histogram", a), (-1,))
-    if not isinstance(bins, int):
+    if not is_index(bins):
         return inexact("histogram", bins)
+    bins = static_int("histogram", "bins", bins)
     if range is None:
         empty = not a.shape[0]
         low, high = (0.0, 1.0) if empty else (reductions.min(a), reductions.max(a))

@@ -23,6 +23,7 @@ from stax.operators import elementwise as ops
 from stax.operators.broadcast import broadcast_to
 from stax.operators.contract import matmul
 from stax.operators.elementwise import Elementwise, convert, like, select
+from stax.operators.gradient import stop_gradient
 from stax.trace import bind, current_trace, full, is_array, links, type_of
 from stax.types import ArrayType, Shape, is_python_number, promote
 
@@ -91,7 +92,7 @@ def promote_operands(name: str, *args: Any, to: Function | None = None) -> list[
 
 def _numeric(dtype: Any) -> Any:
     """Bool computes as int32."""
-    return types.int_dtype() if types.is_bool(dtype) else dtype
+    return types.int32 if types.is_bool(dtype) else dtype
 
 
 # --- functions made of one op ---
@@ -121,6 +122,23 @@ def _binary(name: str, op: Op, boolean: Op | None = None, to: Function | None = 
 
 _op = Elementwise
 
+
+def _comparison(name: str, compare: Function) -> Function:
+    def function(x: Any, y: Any, /) -> Any:
+        x, y = promote_operands(name, x, y)
+        if not types.is_complex(x.dtype):
+            return compare(x, y)
+        a, b = ops.real(x), ops.real(y)
+        return select(ops.eq(a, b), compare(ops.imag(x), ops.imag(y)), compare(a, b))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = (
+        f"Apply `{name}` to each pair of elements, with promotion and broadcasting.\n\n"
+        "    Complex numbers are ordered by real, then by imaginary parts."
+    )
+    return function
+
+
 add = _binary("add", _op("add"), boolean=_op("or"))
 subtract = _binary("subtract", _op("sub"))
 multiply = _binary("multiply", _op("mul"), boolean=_op("and"))
@@ -129,10 +147,10 @@ maximum = _binary("maximum", _op("maximum"), boolean=_op("or"))
 minimum = _binary("minimum", _op("minimum"), boolean=_op("and"))
 equal = _binary("equal", _op("eq"))
 not_equal = _binary("not_equal", _op("ne"))
-less = _binary("less", _op("lt"))
-less_equal = _binary("less_equal", _op("le"))
-greater = _binary("greater", _op("gt"))
-greater_equal = _binary("greater_equal", _op("ge"))
+less = _comparison("less", ops.lt)
+less_equal = _comparison("less_equal", ops.le)
+greater = _comparison("greater", ops.gt)
+greater_equal = _comparison("greater_equal", ops.ge)
 bitwise_and = _binary("bitwise_and", _op("and"))
 bitwise_or = _binary("bitwise_or", _op("or"))
 bitwise_xor = _binary("bitwise_xor", _op("xor"))
@@ -237,7 +255,8 @@ def remainder(x: Any, y: Any, /) -> Any:
         return left
     zero = like(left, 0)
     opposed = ops.ne(ops.lt(left, zero), ops.lt(y, zero))
-    return select(ops.and_(opposed, ops.ne(left, zero)), ops.add(left, y), left)
+    left = select(ops.and_(opposed, ops.ne(left, zero)), ops.add(left, y), left)
+    return left if types.is_integer(x.dtype) else _signed_like(y, left)
 
 
 mod = remainder
@@ -263,11 +282,23 @@ def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
     """Divide as CPython's float_divmod does: from the exact remainder, so both are consistent."""
     zero = like(y, 0)
     left = ops.rem(x, y)
-    quotient = ops.div(select(ops.eq(y, zero), x, ops.sub(x, left)), y)
+    # Where nothing is left over, x itself is divided: it may be -0.
+    whole = ops.or_(ops.eq(y, zero), ops.eq(left, zero))
+    quotient = ops.div(select(whole, x, ops.sub(x, left)), y)
     opposed = ops.and_(ops.ne(left, zero), ops.ne(ops.sign(y), ops.sign(left)))
     left = select(opposed, ops.add(left, y), left)
     quotient = select(opposed, ops.sub(quotient, like(quotient, 1)), quotient)
-    return ops.round_(quotient), left
+    return ops.round_(quotient), _signed_like(y, left)
+
+
+def _signed_like(y: Any, left: Any) -> Any:
+    """Return a remainder whose zero has the sign of the divisor `y`; its derivative is as before.
+
+    A number less itself is 0, and -0 the other way round.
+    """
+    fixed = stop_gradient(left)
+    zero = select(ops.lt(y, like(y, 0)), ops.neg(ops.sub(fixed, left)), ops.sub(left, fixed))
+    return select(ops.eq(left, like(left, 0)), zero, left)
 
 
 # --- powers ---
@@ -305,7 +336,7 @@ def _known_integer(y: Any) -> int | None:
 
 def _integer_power(x: Any, exponent: int) -> Any:
     if types.is_bool(x.dtype):
-        x = convert(x, types.int_dtype())
+        x = convert(x, types.int32)
     if exponent < 0 and types.is_integer(x.dtype):
         raise DTypeError(
             f"power: integers have no negative powers, got {type_of(x)} to the power {exponent}.",

@@ -7,7 +7,8 @@ a batch axis is one more axis, and one element of the result is the scalar funct
 of each operand.
 
 Derivatives follow JAX's conventions at ties and kinks: `maximum(x, x)` splits evenly, `abs` has
-derivative 1 at 0 and `sign` has 0.
+derivative 1 at 0 and `sign` has 0.  Derivatives are linear maps, of complex numbers too: nothing is
+conjugated on the way back, so the gradient of a real function of x + iy is df/dx - i df/dy.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ import numpy as np
 import scipy.special
 
 from stax import types
-from stax.errors import DTypeError, MissingRule, ShapeError
+from stax.errors import DTypeError, ShapeError
 from stax.extent import same_shape
 from stax.op import Batch, Linear, Op
+from stax.operators import complex
 from stax.operators.broadcast import lead_all
 from stax.trace import Proxy, bind, full, type_of
 from stax.types import (
     ArrayType,
     is_bits,
     is_bool,
+    is_comparable,
+    is_complex,
     is_float,
     is_inexact,
     is_number,
@@ -48,6 +52,8 @@ class Row(NamedTuple):
     to_bool: bool
     to_real: bool  # of complex operands
     linear: tuple[int, ...]  # arguments in which it is linear, the others held fixed
+    to_complex: bool = False  # of real operands
+    pulls: tuple[Partial, ...] = ()  # what it pulls a cotangent back to, if not by its partials
 
 
 ROWS: dict[str, Row] = {}
@@ -78,6 +84,8 @@ class Elementwise(Op):
         if row.to_bool:
             return ArrayType(types.bool_, first.shape)
         dtype = types.real_part(first.dtype) if row.to_real else first.dtype
+        if row.to_complex:
+            dtype = types.complex_of(dtype)
         return ArrayType(dtype, first.shape, all(t.weak for t in operands))
 
     def evaluate(self, *arrays: np.ndarray) -> Any:
@@ -95,12 +103,13 @@ class Elementwise(Op):
     def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
         # Multiplication by something fixed is its own transpose, so the partials serve again.
         row = ROWS[self.name]
+        pulls = row.pulls or row.partials
         cts: list[Any] = []
         for i, x in enumerate(inputs):
             if not isinstance(x, Linear):
                 cts.append(None)
             elif i in row.linear:
-                cts.append(row.partials[i](ct, None, *inputs))  # type: ignore[misc]
+                cts.append(pulls[i](ct, None, *inputs))  # type: ignore[misc]
             else:
                 raise self._missing("transpose")
         return cts
@@ -138,9 +147,11 @@ def elementwise(
     to_bool: bool = False,
     to_real: bool = False,
     linear: tuple[int, ...] = (),
+    to_complex: bool = False,
+    pulls: tuple[Partial, ...] = (),
 ) -> Callable[..., Any]:
     """Add a row and return the function that applies it."""
-    ROWS[name] = Row(evaluate, partials, accepts, to_bool, to_real, linear)
+    ROWS[name] = Row(evaluate, partials, accepts, to_bool, to_real, linear, to_complex, pulls)
     op = Elementwise(name)
 
     def function(*args: Any) -> Any:
@@ -172,7 +183,21 @@ def accepted(accepts: Callable[[Any], bool]) -> str:
 # --- the meaning of ops that NumPy has in another form ---
 
 
+def _or_complex(function: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
+    """Make `function` of real numbers that is `other` of complex ones."""
+
+    def evaluate(*arrays: np.ndarray) -> Any:
+        return (other if is_complex(arrays[0].dtype) else function)(*arrays)
+
+    return evaluate
+
+
+_multiply = _or_complex(np.multiply, complex.multiply)
+
+
 def _divide(x: np.ndarray, y: np.ndarray) -> Any:
+    if is_complex(x.dtype):
+        return complex.divide(x, y)
     if x.dtype.kind not in "iu":
         return np.true_divide(x, y)
     # Integer division truncates; by zero it gives all ones, and the lowest number over -1 wraps.
@@ -229,6 +254,22 @@ def _first_of_equals(pick: np.ufunc, holds: np.ufunc) -> Callable[..., Any]:
     return evaluate
 
 
+def _conjugate(x: np.ndarray) -> Any:
+    return np.conj(x.astype(types.complex_of(x.dtype), copy=False))
+
+
+def _has_parts(dtype: Any) -> bool:
+    return dtype in (types.float32, types.float64)
+
+
+def _has_complex(dtype: Any) -> bool:
+    return is_complex(dtype) or _has_parts(dtype)
+
+
+def _is_real_number(dtype: Any) -> bool:
+    return is_number(dtype) and not is_complex(dtype)
+
+
 def _logistic(x: np.ndarray) -> Any:
     return 1 / (1 + np.exp(-x))
 
@@ -259,13 +300,33 @@ def _power_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
     return mul(t, mul(logarithm, power(x, y) if out is None else out))
 
 
-def _abs_slope(x: Any) -> Any:
-    if types.is_complex(type_of(x).dtype):
-        raise MissingRule(
-            "abs has no derivative for complex numbers.",
-            advice="Differentiate with respect to the real and imaginary parts.",
-        )
-    return select(ge(x, like(x, 0)), like(x, 1), like(x, -1))
+def _abs_tangent(t: Any, y: Any, x: Any) -> Any:
+    if not is_complex(type_of(x).dtype):
+        return mul(t, select(ge(x, like(x, 0)), like(x, 1), like(x, -1)))
+    # The length of the tangent along x; at 0, where there is no direction, 0.
+    length = select(eq(y, like(y, 0)), like(y, 1), y)
+    along_real, along_imag = (mul(part(t), div(part(x), length)) for part in (real, imag))
+    return add(along_real, along_imag)
+
+
+def _acosh_slope(x: Any) -> Any:
+    below, above = sub(x, like(x, 1)), add(x, like(x, 1))
+    if is_complex(type_of(x).dtype):
+        # The root of the product has the other sign in the left half of the plane.
+        return mul(rsqrt(below), rsqrt(above))
+    return rsqrt(mul(below, above))
+
+
+def _zero_imag(t: Any) -> Any:
+    return complex_(t, like(t, 0))
+
+
+def _zero_real(t: Any) -> Any:
+    return complex_(like(t, 0), t)
+
+
+def _conj_pull(t: Any, out: Any, x: Any) -> Any:
+    return conj(t) if is_complex(x.type.dtype) else real(t)
 
 
 def _erf_slope(t: Any, out: Any, x: Any) -> Any:
@@ -278,28 +339,28 @@ def _erf_slope(t: Any, out: Any, x: Any) -> Any:
 neg   = elementwise("neg",   np.negative, lambda t, y, x: neg(t), accepts=is_number, linear=(0,))
 add   = elementwise("add",   np.add,      lambda t, z, x, y: t, lambda t, z, x, y: t, accepts=is_numeric, linear=(0, 1))
 sub   = elementwise("sub",   np.subtract, lambda t, z, x, y: t, lambda t, z, x, y: neg(t), accepts=is_number, linear=(0, 1))
-mul   = elementwise("mul",   np.multiply, lambda t, z, x, y: mul(t, y), lambda t, z, x, y: mul(x, t), accepts=is_numeric, linear=(0, 1))
+mul   = elementwise("mul",   _multiply,   lambda t, z, x, y: mul(t, y), lambda t, z, x, y: mul(x, t), accepts=is_numeric, linear=(0, 1))
 div   = elementwise("div",   _divide,     lambda t, z, x, y: div(t, y), lambda t, z, x, y: neg(div(mul(t, z), y)), accepts=is_number, linear=(0,))
-rem   = elementwise("rem",   _remainder,  lambda t, z, x, y: t, lambda t, z, x, y: mul(neg(t), trunc(div(x, y))), accepts=is_number)
+rem   = elementwise("rem",   _remainder,  lambda t, z, x, y: t, lambda t, z, x, y: mul(neg(t), trunc(div(x, y))), accepts=_is_real_number)
 power = elementwise("pow",   np.power,    _power_base, _power_exponent)
 
 maximum = elementwise("maximum", _first_of_equals(np.maximum, np.greater_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_numeric)
 minimum = elementwise("minimum", _first_of_equals(np.minimum, np.less_equal), lambda t, z, x, y: mul(t, _share(x, z, y)), lambda t, z, x, y: mul(t, _share(y, z, x)), accepts=is_numeric)
 
-abs_  = elementwise("abs",   np.abs,      lambda t, y, x: mul(t, _abs_slope(x)), accepts=is_number, to_real=True)
-sign  = elementwise("sign",  _in_float32(np.sign), None, accepts=is_number)
+abs_  = elementwise("abs",   np.abs,      _abs_tangent, accepts=is_number, to_real=True)
+sign  = elementwise("sign",  _or_complex(_in_float32(np.sign), complex.sign), None, accepts=is_number)
 floor = elementwise("floor", np.floor,    None, accepts=is_float)
 ceil  = elementwise("ceil",  np.ceil,     None, accepts=is_float)
 trunc = elementwise("trunc", np.trunc,    None, accepts=is_float)
 round_ = elementwise("round", np.rint,    None, accepts=is_float)
 
 exp   = elementwise("exp",   np.exp,      lambda t, y, x: mul(t, y))
-exp2  = elementwise("exp2",  np.exp2,     lambda t, y, x: mul(like(x, np.log(2)), mul(t, y)))
-expm1 = elementwise("expm1", np.expm1,    lambda t, y, x: mul(t, add(y, like(y, 1))))
+exp2  = elementwise("exp2",  _or_complex(np.exp2, complex.exp2),    lambda t, y, x: mul(like(x, np.log(2)), mul(t, y)))
+expm1 = elementwise("expm1", _or_complex(np.expm1, complex.expm1), lambda t, y, x: mul(t, add(y, like(y, 1))))
 log   = elementwise("log",   np.log,      lambda t, y, x: div(t, x))
-log1p = elementwise("log1p", np.log1p,    lambda t, y, x: div(t, add(x, like(x, 1))))
+log1p = elementwise("log1p", _or_complex(np.log1p, complex.log1p),   lambda t, y, x: div(t, add(x, like(x, 1))))
 sqrt  = elementwise("sqrt",  np.sqrt,     lambda t, y, x: mul(t, div(like(x, 0.5), y)))
-rsqrt = elementwise("rsqrt", _rsqrt,      lambda t, y, x: mul(t, mul(like(x, -0.5), div(y, x))))
+rsqrt = elementwise("rsqrt", _or_complex(_rsqrt, complex.rsqrt),   lambda t, y, x: mul(t, mul(like(x, -0.5), div(y, x))))
 cbrt  = elementwise("cbrt",  _in_float32(np.cbrt), lambda t, y, x: div(t, mul(like(x, 3), mul(y, y))), accepts=is_float)
 
 sin   = elementwise("sin",   np.sin,      lambda t, y, x: mul(t, cos(x)))
@@ -308,21 +369,26 @@ tan   = elementwise("tan",   np.tan,      lambda t, y, x: mul(t, add(like(x, 1),
 asin  = elementwise("asin",  np.arcsin,   lambda t, y, x: mul(t, rsqrt(sub(like(x, 1), mul(x, x)))))
 acos  = elementwise("acos",  np.arccos,   lambda t, y, x: neg(mul(t, rsqrt(sub(like(x, 1), mul(x, x))))))
 atan  = elementwise("atan",  np.arctan,   lambda t, y, x: div(t, add(like(x, 1), mul(x, x))))
-atan2 = elementwise("atan2", np.arctan2,  lambda t, z, y, x: mul(t, div(x, add(mul(x, x), mul(y, y)))), lambda t, z, y, x: mul(t, div(neg(y), add(mul(x, x), mul(y, y)))), accepts=is_float)
+atan2 = elementwise("atan2", _or_complex(np.arctan2, complex.atan2), lambda t, z, y, x: mul(t, div(x, add(mul(x, x), mul(y, y)))), lambda t, z, y, x: mul(t, div(neg(y), add(mul(x, x), mul(y, y)))))
 sinh  = elementwise("sinh",  np.sinh,     lambda t, y, x: mul(t, cosh(x)))
 cosh  = elementwise("cosh",  np.cosh,     lambda t, y, x: mul(t, sinh(x)))
 tanh  = elementwise("tanh",  np.tanh,     lambda t, y, x: mul(t, sub(like(x, 1), mul(y, y))))
 asinh = elementwise("asinh", np.arcsinh,  lambda t, y, x: mul(t, rsqrt(add(mul(x, x), like(x, 1)))))
-acosh = elementwise("acosh", np.arccosh,  lambda t, y, x: mul(t, rsqrt(mul(sub(x, like(x, 1)), add(x, like(x, 1))))))
+acosh = elementwise("acosh", np.arccosh,  lambda t, y, x: mul(t, _acosh_slope(x)))
 atanh = elementwise("atanh", np.arctanh,  lambda t, y, x: div(t, sub(like(x, 1), mul(x, x))))
 
-logistic = elementwise("logistic", _logistic, lambda t, y, x: mul(t, mul(y, sub(like(y, 1), y))))
+logistic = elementwise("logistic", _or_complex(_logistic, complex.logistic), lambda t, y, x: mul(t, mul(y, sub(like(y, 1), y))))
 erf   = elementwise("erf",   _in_float32(scipy.special.erf),  _erf_slope, accepts=is_float)
 erfc  = elementwise("erfc",  _in_float32(scipy.special.erfc), lambda t, y, x: neg(_erf_slope(t, y, x)), accepts=is_float)
 
+real  = elementwise("real",  np.real,     lambda t, y, x: real(t), accepts=is_complex, to_real=True, linear=(0,), pulls=(lambda t, y, x: _zero_imag(t),))
+imag  = elementwise("imag",  np.imag,     lambda t, y, x: imag(t), accepts=is_complex, to_real=True, linear=(0,), pulls=(lambda t, y, x: _zero_real(neg(t)),))
+conj  = elementwise("conj",  _conjugate,  lambda t, y, x: conj(t), accepts=_has_complex, linear=(0,), to_complex=True, pulls=(_conj_pull,))
+complex_ = elementwise("complex", complex.join, lambda t, z, x, y: _zero_imag(t), lambda t, z, x, y: _zero_real(t), accepts=_has_parts, linear=(0, 1), to_complex=True, pulls=(lambda t, z, x, y: real(t), lambda t, z, x, y: imag(neg(t))))
+
 is_finite = elementwise("is_finite", np.isfinite, None, accepts=is_inexact, to_bool=True)
-eq    = elementwise("eq", np.equal,         None, None, accepts=is_numeric, to_bool=True)
-ne    = elementwise("ne", np.not_equal,     None, None, accepts=is_numeric, to_bool=True)
+eq    = elementwise("eq", np.equal,         None, None, accepts=is_comparable, to_bool=True)
+ne    = elementwise("ne", np.not_equal,     None, None, accepts=is_comparable, to_bool=True)
 lt    = elementwise("lt", np.less,          None, None, accepts=is_ordered, to_bool=True)
 le    = elementwise("le", np.less_equal,    None, None, accepts=is_ordered, to_bool=True)
 gt    = elementwise("gt", np.greater,       None, None, accepts=is_ordered, to_bool=True)
@@ -391,18 +457,29 @@ def select(condition: Any, x: Any, y: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Convert(Op):
-    """Convert each element to `dtype`; the weak flag is part of the result's type."""
+    """Convert each element to `dtype`; the weak flag is part of the result's type.
+
+    A complex number becomes a real one by its real part.
+    """
 
     dtype: Any
     weak: bool
     name: ClassVar[str] = "convert"
 
     def abstract_eval(self, *operands: ArrayType) -> ArrayType:
+        kinds = (self.dtype, operands[0].dtype)
+        if any(map(types.is_key, kinds)) and kinds[0] is not kinds[1]:
+            raise DTypeError(
+                f"convert: {operands[0]} does not become {types.SHORT_NAMES[self.dtype]}.",
+                advice="Random keys are no numbers: random.key_data gives their words.",
+            )
         return ArrayType(self.dtype, operands[0].shape, self.weak)
 
     def evaluate(self, *arrays: np.ndarray) -> Any:
         (x,) = arrays
         with np.errstate(all="ignore"):
+            if is_complex(x.dtype) and not is_complex(self.dtype):
+                x = x.real
             if x.dtype.kind not in "biu" and types.is_integer(self.dtype):
                 return _to_integer(x, self.dtype)
             return x.astype(self.dtype)
@@ -423,7 +500,7 @@ class Convert(Op):
 
 def _to_integer(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Truncate toward zero, saturate, and take NaN to 0."""
-    wide = np.real(x).astype(np.float64)
+    wide = x.astype(np.float64)
     limits = np.iinfo(dtype)
     inside = (wide > float(limits.min) - 1) & (wide < float(limits.max) + 1)
     cut = np.where(inside, np.trunc(wide), 0.0).astype(dtype)
@@ -452,7 +529,7 @@ class IntegerPow(Op):
     def evaluate(self, *arrays: np.ndarray) -> Any:
         (x,) = arrays
         with np.errstate(all="ignore"):
-            return self._repeated(x, np.ones_like(x), np.multiply, _divide)
+            return self.repeated(x, np.ones_like(x), _multiply, _divide)
 
     def jvp(self, out: Proxy, primals: Sequence[Proxy], tangents: Sequence[Proxy | None]) -> Any:
         (x,), (t,) = primals, tangents
@@ -467,14 +544,14 @@ class IntegerPow(Op):
     def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
         (x,) = operands
         one = kernel.const(1, x.type.dtype)
-        return self._repeated(
+        return self.repeated(
             x(index),
             one,
             lambda a, b: kernel.apply("mul", a, b),
             lambda a, b: kernel.apply("div", a, b),
         )
 
-    def _repeated(
+    def repeated(
         self, x: Any, one: Any, times: Callable[..., Any], over: Callable[..., Any]
     ) -> Any:
         """Multiply out the power; shared by evaluation and lowering so that their bits agree."""

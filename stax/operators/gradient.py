@@ -1,6 +1,7 @@
-"""An op that says something about derivatives only: `stop_gradient`, whose tangent is zero.
+"""Ops that say something about derivatives only.
 
 stop_gradient(x) * x       is differentiated as if its first factor were a constant
+checkpoint_name(x, "y")    is `x`, which policies of `checkpoint` may save by its name
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stax.op import Batch, Op
+from stax.operators.broadcast import LinearOp
 from stax.trace import Proxy, bind, is_array, type_of
 from stax.types import ArrayType, is_inexact
 
@@ -37,6 +39,34 @@ class StopGradient(Op):
 
     def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
         return operands[0](index)
+
+
+@dataclass(frozen=True, eq=False)
+class CheckpointName(LinearOp):
+    """The operand, under a name for policies that say what reverse mode keeps."""
+
+    label: str
+    name: ClassVar[str] = "checkpoint_name"
+
+    def abstract_eval(self, *operands: ArrayType) -> ArrayType:
+        return operands[0]
+
+    def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
+        return arrays[0]
+
+    def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
+        return (ct,)
+
+    def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:
+        return bind(self, *inputs)
+
+    def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
+        return operands[0](index)
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """Return `x`, marked for the policies of `checkpoint` that save values by name."""
+    return bind(CheckpointName(name), x)
 
 
 def stop_gradient(x: Any) -> Any:

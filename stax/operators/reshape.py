@@ -17,7 +17,7 @@ from stax.extent import Dimension, Extent, product, same_shape
 from stax.op import Batch
 from stax.operators.broadcast import LinearOp, is_one, move
 from stax.trace import Proxy, is_array, type_of
-from stax.types import ArrayType, Shape, canonical_axes, canonical_axis, canonical_shape
+from stax.types import ArrayType, Shape, canonical_axes, canonical_axis, canonical_shape, lengths
 
 
 def unchanged(x: Any, shape: Shape) -> bool:
@@ -99,8 +99,7 @@ def _unflatten(kernel: Any, flat: Any, lengths: Sequence[Dimension]) -> list[Any
 
 def reshape(x: Any, shape: Any) -> Any:
     """Return the elements of `x` in row-major order in `shape`; one length may be -1."""
-    given = (shape,) if isinstance(shape, int | np.integer | Extent) else shape
-    given = tuple(given) if isinstance(given, Sequence) else canonical_shape(given)
+    given = lengths(shape)
     open_axes = [i for i, s in enumerate(given) if not isinstance(s, Extent) and s == -1]
     if len(open_axes) > 1:
         raise ShapeError(

@@ -9,13 +9,45 @@ from collections.abc import Iterator
 
 from stax.graph import Constant, Input, Length, Project
 from stax.op import Op
-from stax.operators import contract, dynamic, gradient, index, reduce, shape, sort
+from stax.operators import (
+    bits,
+    contract,
+    dynamic,
+    fft,
+    gradient,
+    index,
+    linalg,
+    qr,
+    random,
+    reduce,
+    shape,
+    sort,
+    special,
+    special_complex,
+    spectral,
+)
 from stax.operators.elementwise import ROWS
 
 RULES = ("evaluate", "jvp", "transpose", "batch", "lower")
 LEAVES = (Input, Constant, Length, Project)
 # Importing a module is what puts its ops into the table.
-MODULES = (contract, dynamic, gradient, index, reduce, shape, sort)
+MODULES = (
+    bits,
+    contract,
+    dynamic,
+    fft,
+    gradient,
+    index,
+    linalg,
+    qr,
+    random,
+    reduce,
+    shape,
+    sort,
+    special,
+    special_complex,
+    spectral,
+)
 
 NOT_LINEAR = "not linear in any operand, so no cotangent ever reaches it"
 OWN_KERNEL = "a kernel of its own or a library call computes it, see lowering.own"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stax.array import Array, array_from_numpy
+from stax.array import Array, array_from_numpy, value_of
 from stax.extent import Extent
 from stax.graph import Graph
 from stax.lowering.pipeline import Lowered, generate, lower_graph
@@ -21,7 +21,7 @@ from stax.runtime import libraries, memory
 from stax.runtime.engine import CompiledModule, compile_module, target
 from stax.runtime.entry import add_variant
 from stax.runtime.executable import Executable, ProgramError
-from stax.types import ArrayType, Shape
+from stax.types import ArrayType, Shape, storage
 
 # Programs that move at least this many bytes let other Python threads run meanwhile.
 RELEASE_GIL_FROM = 1 << 16
@@ -37,10 +37,14 @@ class CompiledProgram:
         program = lowered.program
         self.options = {
             "arena_bytes": program.call_arena_bytes,
-            "release_gil": program.bytes_moved >= RELEASE_GIL_FROM or len(program.steps) > 8,
+            # A C function that wants Python's lock, to report an error, must be able to get it.
+            "release_gil": program.is_long
+            or program.bytes_moved >= RELEASE_GIL_FROM
+            or "PyGILState_Ensure" in lowered.slots,
         }
         if program.symbols:
-            self._call: Any = _DynamicCall(graph, module, program)
+            reports = "PyGILState_Ensure" in lowered.slots
+            self._call: Any = _DynamicCall(graph, module, program, reports)
         else:
             self._call = Executable(module, graph.input_types, graph.output_types, **self.options)  # type: ignore[arg-type]
 
@@ -68,7 +72,7 @@ class CompiledProgram:
             self.graph.input_types[:count],
             self.graph.output_types,
             "tuple" if is_tuple else "array",
-            constants=[np.asarray(c) for c in captures],
+            constants=[value_of(c) for c in captures],
             **self.options,  # type: ignore[arg-type]
         )
 
@@ -76,18 +80,20 @@ class CompiledProgram:
 class _DynamicCall:
     """Runs a program with symbolic lengths: results and temporaries are made for each call."""
 
-    def __init__(self, graph: Graph, module: CompiledModule, program: Program) -> None:
+    def __init__(
+        self, graph: Graph, module: CompiledModule, program: Program, release_gil: bool
+    ) -> None:
         self.graph = graph
         self.module = module
         self.symbols = program.symbols
         self.made = (*graph.output_types, *program.open_temporaries)
         self.arena_bytes = program.call_arena_bytes
-        prototype = ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
-        self.function = prototype(module.address("program"))
+        kind = ctypes.CFUNCTYPE if release_gil else ctypes.PYFUNCTYPE
+        self.function = kind(ctypes.c_int32, *[ctypes.c_void_p] * 4)(module.address("program"))
 
     def __call__(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         lengths = self._lengths(values)
-        made = [memory.empty(_evaluated(t.shape, lengths), t.dtype) for t in self.made]
+        made = [memory.empty(_evaluated(t.shape, lengths), storage(t.dtype)) for t in self.made]
         made.append(np.empty(self.arena_bytes, np.uint8))
         pointers = [
             (ctypes.c_void_p * max(1, len(arrays)))(*(a.ctypes.data for a in arrays))

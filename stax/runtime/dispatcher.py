@@ -23,6 +23,7 @@ from stax.runtime.dispatcher_text import TEXT
 from stax.runtime.engine import CompiledModule, compile_module
 from stax.runtime.once import once
 from stax.runtime.polling import OK
+from stax.types import storage
 
 # PyArray_Type and two functions in the table of NumPy's C API; these numbers never change.
 _ARRAY_TYPE, _NEW_FROM_DESCR, _SET_BASE_OBJECT = 2, 94, 282
@@ -142,7 +143,7 @@ class Variant:
         self._outputs = (OutputTable * max(1, len(outputs)))()
         for table, output, dims in zip(self._outputs, outputs, self._dims, strict=False):
             nbytes = output.dtype.itemsize * int(np.prod(output.shape, dtype=np.int64))
-            table.type, table.descr = id(output), id(output.dtype)
+            table.type, table.descr = id(output), id(storage(output.dtype))
             table.dims, table.nd = ctypes.addressof(dims), len(output.shape)
             table.recycled_bytes = nbytes if nbytes >= memory.RECYCLED_BYTES else 0
         self._types = _pointers([id(t) for t in program.input_types])

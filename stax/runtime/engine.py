@@ -7,6 +7,7 @@ code holds no address of this process, so it can be cached and loaded by another
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
@@ -14,7 +15,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
+from llvmlite.binding import ffi
 
+from stax.runtime.forking import hold_during_fork
 from stax.runtime.once import once
 
 _VECTOR_FEATURES = (("avx512f", 64), ("avx2", 32), ("avx", 32))
@@ -92,6 +95,10 @@ class _Engine:
         self._linker = llvm.create_lljit_compiler(_target_machine(opt=2), use_jit_link=True)
         self._serial = itertools.count()
         self._lock = threading.Lock()
+        # llvmlite's own lock is taken inside of ours. Where a fork happens meanwhile, neither may
+        # be held by a thread that the child does not have.
+        hold_during_fork(self._lock)
+        hold_during_fork(getattr(ffi.lib, "_lock", contextlib.nullcontext()))
 
     def emit(self, text: str, optimize: bool) -> bytes:
         with self._lock:
@@ -118,10 +125,10 @@ class _Engine:
         manager.run(module, llvm.create_pass_builder(self._machines[True], options))
 
     def link(self, code: bytes, names: Iterable[str]) -> llvm.ResourceTracker:
-        library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        for name in names:
-            library.export_symbol(name)
         with self._lock:
+            library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+            for name in names:
+                library.export_symbol(name)
             # A library's name can never be used again, even after it is unloaded.
             return library.link(self._linker, f"stax.{next(self._serial)}")
 

@@ -119,8 +119,8 @@ class PythonEntry:
         return values
 
     def _wrap(self, output_type: Any, value: np.ndarray) -> Any:
-        # Through the slots' descriptors: the class may refuse ordinary assignment.
-        array = self._class.__new__(self._class)
+        # Past the constructor and through the slots' descriptors, which the class may refuse.
+        array = object.__new__(self._class)
         self._type.__set__(array, output_type)
         self._value.__set__(array, value)
         return array

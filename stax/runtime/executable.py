@@ -18,6 +18,7 @@ from stax.runtime.dispatcher import Program, Variant
 from stax.runtime.engine import CompiledModule
 from stax.runtime.once import once
 from stax.runtime.polling import OK, PYTHON_EXCEPTION
+from stax.types import storage
 
 # Held throughout, unlike CFUNCTYPE's: a program that polled leaves its exception to this thread.
 _PROGRAM = ctypes.PYFUNCTYPE(
@@ -70,7 +71,7 @@ class Executable:
             arena_bytes=arena_bytes,
             release_gil=release_gil,
         )
-        self._dtypes = tuple(t.dtype for t in input_types)
+        self._dtypes = tuple(storage(t.dtype) for t in input_types)
         self._shapes = tuple(tuple(t.shape) for t in input_types)
         self._variant = Variant(self.program)
         self._call = ndarray_call(self._variant)
@@ -158,7 +159,7 @@ class _PythonCall:
 
     def __call__(self, *inputs: np.ndarray) -> Any:
         program = self._program
-        results = [memory.empty(tuple(t.shape), t.dtype) for t in program.output_types]
+        results = [memory.empty(tuple(t.shape), storage(t.dtype)) for t in program.output_types]
         arena = memory.Arena(program.arena_bytes) if program.arena_bytes else None
         sources = [*_addresses(inputs), *self._constants]
         targets = [*_addresses(results), arena.address if arena else 0]

@@ -13,14 +13,14 @@ import ctypes
 import functools
 import importlib.machinery
 import importlib.util
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import scipy
 
-from stax.runtime import memory, polling, threads
+from stax.runtime import host, memory, polling, threads
+from stax.runtime.forking import Lock
 from stax.runtime.once import once
 from stax.runtime.products import Products
 
@@ -39,12 +39,31 @@ _LAPACK = (
     *("sorgqr", "dorgqr", "cungqr", "zungqr", "ssyevd", "dsyevd", "cheevd", "zheevd"),
 )
 
-_SLOTS = (*_RUNTIME, *_GEMM, *_BLAS, *_LAPACK)
+# Functions of scipy.special.cython_special, by their types.
+_ONE, _TWO, _THREE, _FOUR = (
+    f"double ({'double, ' * count}int __pyx_skip_dispatch)" for count in (1, 2, 3, 4)
+)
+_PAIR = "void (double, double *, double *)"
+_COMPLEX = "__pyx_t_double_complex (__pyx_t_double_complex, int __pyx_skip_dispatch)"
+_SPECIAL = {
+    "betainc": _THREE, "expn": _TWO, "sici": _PAIR, "fresnel": _PAIR, "gammainc": _TWO,
+    "gammaincc": _TWO, "jv": _TWO, "gamma": _ONE, "expi": _ONE, "spence": _ONE, "beta": _TWO,
+    "binom": _TWO, "poch": _TWO, "owens_t": _TWO, "hyp1f1": _THREE, "hyp2f1": _FOUR,
+    "complex_wofz": _COMPLEX, "complex_loggamma": _COMPLEX, "complex_psi": _COMPLEX,
+}  # fmt: skip
+_SPECIAL_PREFIX = "special_"
+
+_HOST = ("host_call",)
+_PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_Clear")
+_SLOTS = (
+    *_RUNTIME, *_GEMM, *_BLAS, *_LAPACK, *_HOST,
+    *(_SPECIAL_PREFIX + name for name in _SPECIAL), *_PYTHON,
+)  # fmt: skip
 _NUMBERS = {name: number for number, name in enumerate(_SLOTS)}
 _CAPACITY = 512
 
 _table = (ctypes.c_void_p * _CAPACITY)()
-_lock = threading.RLock()
+_lock = Lock()
 
 
 def context_address() -> int:
@@ -73,6 +92,10 @@ def _find(name: str) -> int:
         return _products().connect(name.removeprefix("gemm_"), _routine(_GEMM[name]))
     if name in _FINDERS:
         return _FINDERS[name]()
+    if name in _PYTHON:
+        return _function_address(getattr(ctypes.pythonapi, name))
+    if name.startswith(_SPECIAL_PREFIX):
+        return _special(name.removeprefix(_SPECIAL_PREFIX))
     return _routine(name)
 
 
@@ -85,6 +108,17 @@ def _routine(name: str) -> int:
     if not address:
         raise RuntimeError(f"scipy.linalg.{extension} exports {name} without an address")
     return int(address)
+
+
+def _special(name: str) -> int:
+    """The address of a special function, which may be one of several of its name."""
+    exported = importlib.import_module("scipy.special.cython_special").__pyx_capi__
+    plain = name.removeprefix("complex_")
+    for candidate in (plain, f"__pyx_fuse_0{plain}", f"__pyx_fuse_1{plain}"):
+        capsule = exported.get(candidate)
+        if capsule is not None and _capsule_name(capsule).decode() == _SPECIAL[name]:
+            return int(_capsule_pointer(capsule, _capsule_name(capsule)))
+    raise RuntimeError(f"scipy.special.cython_special exports no {plain} of type {_SPECIAL[name]}")
 
 
 # Prototypes of our own: the attributes of ctypes.pythonapi are shared with every other library.
@@ -142,6 +176,7 @@ def _products() -> Products:
 
 
 _FINDERS: dict[str, Callable[[], int]] = {
+    "host_call": host.host_call_address,
     "parallel_for": threads.parallel_for_address,
     "allocate": memory.allocate_address,
     "release": memory.release_address,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import TypeVar
+
+from stax.runtime.forking import Lock
 
 T = TypeVar("T")
 
@@ -13,7 +14,7 @@ T = TypeVar("T")
 def once(create: Callable[[], T]) -> Callable[[], T]:
     """`create`, run at most once; unlike functools.cache, also when threads race. If it raises, the
     next call tries again."""
-    lock = threading.RLock()
+    lock = Lock()
     made: list[T] = []
 
     @functools.wraps(create)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from stax.scipy import special as special
+from stax.scipy import linalg as linalg, special as special, stats as stats
 
-__all__ = ["special"]
+__all__ = ["linalg", "special", "stats"]

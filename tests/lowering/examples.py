@@ -9,6 +9,8 @@ import stax
 import stax.numpy as snp
 from stax.graph import Graph, Node
 from stax.lowering.fuse import Fusion, fuse
+from stax.lowering.host import HostStep
+from stax.lowering.lapack import LapackStep
 from stax.lowering.pipeline import lower_graph
 from stax.lowering.prepare import prepare
 from stax.lowering.program import KernelStep, Program, Step
@@ -84,7 +86,8 @@ def writes(step: Step) -> list[Node]:
         kernel = step.built.kernel
         pairs = zip(kernel.params, step.built.values, strict=True)
         return [node for buffer, node in pairs if buffer.name in kernel.outputs]
-    return [n for _, n in step.results] if isinstance(step, SortStep) else [step.node]
+    several = isinstance(step, SortStep | LapackStep | HostStep)
+    return [n for _, n in step.results] if several else [step.node]
 
 
 def reads(step: Step) -> list[Node]:

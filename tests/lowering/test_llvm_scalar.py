@@ -11,6 +11,7 @@ import pytest
 from stax.lowering.loop_ir import (
     BOOL,
     COMPARISONS,
+    COUNTING,
     INDEX,
     MATH,
     SHIFTS,
@@ -23,6 +24,7 @@ from stax.lowering.loop_ir import (
     Var,
     apply,
     arity,
+    bitcast,
     convert,
     index,
 )
@@ -96,7 +98,7 @@ def test_exact_functions(dtype: Any, machine: Target) -> None:
     names = list(ON_ALL)
     names += ON_NUMBERS if dtype != BOOL else ()
     names += ON_FLOATS if dtype in FLOATS else ON_BITS
-    names += SHIFTS if dtype in INTEGERS else ()
+    names += (*SHIFTS, *COUNTING) if dtype in INTEGERS else ()
 
     def call(name: str) -> Any:
         return lambda x, y: apply(name, *(x, y)[: arity(name)])
@@ -116,6 +118,16 @@ def test_conversions(dtype: Any, machine: Target) -> None:
         values = np.append(values, [1 + 2.0**-11 + 2.0**-40, 1 + 3 * 2.0**-11 - 2.0**-40])
     to = (*FLOATS, *INTEGERS, BOOL)
     case = table([lambda x, t=t: convert(x, t) for t in to], [values], "conversions")
+    check(case, machine)
+
+
+@pytest.mark.parametrize("machine", machines())
+@pytest.mark.parametrize("dtype", (*FLOATS, *INTEGERS), ids=str)
+def test_bits_as_another_type(dtype: Any, machine: Target) -> None:
+    values = special_values(dtype)
+    values = values[values == values]  # one NaN is as good as another
+    to = [t for t in (*FLOATS, *INTEGERS) if t.itemsize == dtype.itemsize]
+    case = table([lambda x, t=t: bitcast(x, t) for t in to], [values], "bits")
     check(case, machine)
 
 

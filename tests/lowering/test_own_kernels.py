@@ -12,13 +12,13 @@ from hypothesis import given, settings, strategies as st
 from stax.api.compiled import jit
 from stax.array import asarray
 from stax.config import config
-from stax.errors import LoweringError
 from stax.interpreters.batch import batch
 from stax.interpreters.evaluate import evaluate
 from stax.lowering import loop_ir as ir
 from stax.op import Batch
 from stax.operators.dynamic import dynamic_slice, dynamic_update_slice
-from stax.operators.elementwise import add, convert, full, mul
+from stax.operators.elementwise import add, full, mul
+from stax.operators.fft import Fft
 from stax.operators.index import (
     GatherDimensionNumbers,
     ScatterDimensionNumbers,
@@ -29,11 +29,12 @@ from stax.operators.index import (
     scatter_min,
     scatter_mul,
 )
-from stax.operators.reduce import cummax, cummin, cumprod, cumsum, reduce_sum
+from stax.operators.matrices import Carried, MatrixOp
+from stax.operators.reduce import cummax, cummin, cumprod, cumsum
 from stax.operators.reshape import reshape, transpose
 from stax.operators.sort import argsort, sort
 from stax.runtime.compiler import compile_graph
-from stax.types import bfloat16, bool_, complex64
+from stax.types import bfloat16
 from tests.operators.calculus import traced
 from tests.operators.samples import SAMPLES
 
@@ -57,7 +58,7 @@ def _wide() -> Any:
 def bits(x: np.ndarray) -> np.ndarray:
     """The bytes of each element as an integer, so that -0.0 is not 0.0 and NaN equals itself."""
     flat = np.ascontiguousarray(x).reshape(-1)
-    return flat.view(f"u{x.itemsize}")
+    return flat.view(f"u{x.itemsize // (2 if x.dtype.kind == 'c' else 1)}")
 
 
 def compiled(function: Callable[..., Any], xs: Arrays) -> tuple[Arrays, Arrays]:
@@ -280,15 +281,34 @@ def test_gathers_in_chains(mode: str) -> None:
 
 # --- every op ---
 
+
+def ops_below(op: Any) -> set[Any]:
+    """Return an op and the classes that derive from it, those that have a name."""
+    below = set().union(*map(ops_below, op.__subclasses__()))
+    return below | ({op} if isinstance(op.__dict__.get("name"), str) else set())
+
+
 # Ops whose order of accumulation is the compiler's.
 ACCUMULATING = ("reduce_sum", "reduce_prod", "dot_general", "integer_pow")
+# Of complex numbers, ops that are composed of roots and products in the compiler's order.
+COMPOSED = ("abs", "sign", "cumprod", "cumsum", "sqrt", "rsqrt", "exp2", *ir.MATH)
+# What a library computes: its routines differ in the last bits from those NumPy and SciPy call.
+LIBRARY = {cls.name for base in (MatrixOp, Carried, Fft) for cls in ops_below(base)}
+# Computed by other formulas than SciPy's: near a zero, or far from 0, one of them loses digits.
+REWRITTEN = ("lgamma", "erfcx")
 EVERY = [sample for samples in SAMPLES.values() for sample in samples]
 
 
-def compare(op: str, got: np.ndarray, want: np.ndarray) -> None:
+def compare(name: str, got: np.ndarray, want: np.ndarray) -> None:
+    """Compare the results of the sample `name`."""
+    op = name.partition("-")[0]
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    if op in ACCUMULATING:
-        np.testing.assert_allclose(got, want, rtol=1e-12)
+    if name.endswith("-complex") and op in COMPOSED:
+        np.testing.assert_allclose(got, want, rtol=1e-14)
+    elif op in LIBRARY:
+        np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-11)
+    elif op in ACCUMULATING or op in REWRITTEN:
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-15)
     elif op in (*ir.MATH, "rsqrt") and want.dtype.kind == "f":
         np.testing.assert_array_max_ulp(got, want, maxulp=4)
     else:
@@ -300,9 +320,8 @@ def test_every_op_through_jit(sample: Any) -> None:
     xs = sample.arguments(np.random.default_rng(5))
     results = jit(sample.function)(*map(asarray, xs))
     wanted = evaluate(traced(sample.function, xs), xs)
-    op = sample.name.partition("-")[0]
     for got, want in zip(results if isinstance(results, tuple) else [results], wanted, strict=True):
-        compare(op, np.asarray(got), want)
+        compare(sample.name, np.asarray(got), want)
 
 
 @pytest.mark.parametrize("sample", EVERY, ids=[s.name for s in EVERY])
@@ -313,24 +332,8 @@ def test_every_op_in_a_batch(sample: Any) -> None:
         pytest.skip("nothing to batch")
     graph, _ = batch(traced(sample.function, draws[0]), Batch(3), [True] * len(draws[0]))
     xs = [np.stack(column) for column in zip(*draws, strict=True)]
-    op = sample.name.partition("-")[0]
     for got, want in zip(compile_graph(graph).run(xs), evaluate(graph, xs), strict=True):
-        compare(op, np.asarray(got), want)
+        compare(sample.name, np.asarray(got), want)
 
 
 # --- what has no kernel ---
-
-
-def test_complex_numbers_are_refused_by_name_and_line() -> None:
-    x = np.ones(3, np.float32)
-    with pytest.raises(LoweringError, match=r"convert.*c64[^$]*test_own_kernels\.py"):
-        compile_graph(traced(lambda x: convert(x, complex64), [x]))
-    with pytest.raises(LoweringError, match="c64"):
-        compile_graph(traced(lambda x: reduce_sum(x, 0), [x.astype(np.complex64)]))
-
-
-def test_symbolic_lengths_are_refused() -> None:
-    for function in (lambda x: cumsum(x, 0), lambda x: sort(x, 0)):
-        with pytest.raises(LoweringError, match="symbolic"):
-            jit(function, dynamic={"x": {0: "n"}})(asarray(np.ones(5, np.float32)))
-    assert np.asarray(jit(lambda x: convert(x, bool_))(asarray(np.ones(2)))).all()

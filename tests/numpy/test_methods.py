@@ -1,5 +1,7 @@
 """Methods and operators of arrays and of traced arrays, and the facade under jit, grad and vmap."""
 
+import inspect
+import math
 from typing import Any
 
 import jax
@@ -10,6 +12,7 @@ import pytest
 import stax
 import stax.numpy as snp
 from stax.array import Array
+from stax.errors import ArgumentValueError, TracerArrayConversionError, UnsupportedError
 from stax.numpy import methods
 from stax.trace import Proxy
 from tests.like_jax import assert_like_jax
@@ -24,8 +27,8 @@ CALLS: list[tuple[Any, ...]] = [
     ("transpose", 1, 0), ("transpose", (1, 0)), ("swapaxes", 0, 1), ("astype", np.int32),
     ("astype", bool), ("squeeze",), ("clip", -1, 2), ("round", 0), ("conj",), ("sort", 0),
     ("argsort",), ("take", np.array([0, 2])), ("repeat", 2, 0), ("diagonal",), ("copy",),
-    ("ptp", 0),
-    ("dot", X.T),
+    ("ptp", 0), ("dot", X.T), ("argpartition", 1),
+    ("view", np.int32), ("view", np.uint8), ("byteswap",),
 ]  # fmt: skip
 PROPERTIES = ["T", "mT", "real", "imag", "itemsize", "nbytes", "ndim", "size", "shape"]
 
@@ -100,3 +103,56 @@ def test_programs_under_transforms(name: str) -> None:
     assert_like_jax(gradient, expected, 1e-4)
     both = np.stack([X, X + 1])
     assert_like_jax(stax.vmap(ours)(both), jax.jit(jax.vmap(theirs))(both), 1e-5)
+
+
+VIEWED = ["bool", "int8", "uint16", "int32", "float16", "bfloat16", "float32", "complex64"]
+
+
+def both_views(x: np.ndarray, dtype: str) -> None:
+    try:
+        theirs = jnp.asarray(x).view(dtype)
+    except ValueError:
+        with pytest.raises(ValueError, match="view"):
+            snp.asarray(x).view(dtype)
+    else:
+        ours = snp.asarray(x).view(dtype)
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        assert ours.tobytes() == np.asarray(theirs).tobytes()
+
+
+@pytest.mark.parametrize("dtype", VIEWED)
+def test_views(dtype: str) -> None:
+    kind = jnp.dtype(dtype)
+    for shape in ((2, 8), (3,), ()):
+        data = np.arange(math.prod(shape) * kind.itemsize, dtype=np.uint8) % 2
+        x = (data == 1 if dtype == "bool" else data.view(kind)).reshape(shape)
+        for other in VIEWED:
+            both_views(x, other)
+    assert snp.asarray(x).byteswap().tobytes() == x.byteswap().tobytes()
+
+
+def test_what_methods_refuse() -> None:
+    x = snp.array(X)
+    for function in (lambda: x.flat, lambda: x.view(type=int)):
+        with pytest.raises(UnsupportedError):
+            function()
+    with pytest.raises(ArgumentValueError, match="vector"):
+        assert 3 in x
+    assert 3 in x[0] and 17 not in x[0]
+    np.testing.assert_array_equal(x.compress(np.array([False, True]), 0), X[1:])
+    assert x.tobytes() == X.tobytes() and x.tobytes("F") == X.tobytes("F")
+    with pytest.raises(TracerArrayConversionError):
+        stax.jit(lambda x: x.tobytes())(x)
+
+
+@pytest.mark.parametrize("name", ["sum", "argmax", "clip", "round", "searchsorted", "view", "var"])
+def test_signatures(name: str) -> None:
+    ours = [*inspect.signature(getattr(snp.array(X), name)).parameters]
+    theirs = [*inspect.signature(getattr(jnp.array(X), name)).parameters]
+    assert [n for n in ours if n != "mean"] == theirs
+
+
+def test_scalars() -> None:
+    for x in (1, 1j, np.ones(()), np.ones(2), "a", [1]):
+        assert snp.isscalar(x) == jnp.isscalar(x)
+    assert snp.isscalar(snp.ones(())) and not snp.isscalar(snp.ones(1))

@@ -1,4 +1,4 @@
-"""Sorting, searching, quantiles and sets, against NumPy and jax.numpy."""
+"""Sorting, searching and quantiles, against NumPy and jax.numpy."""
 
 from typing import Any
 
@@ -79,23 +79,6 @@ def test_lexsort_digitize_and_partition() -> None:
     assert snp.partition(x, 2)[2] == np.sort(x)[2]
 
 
-def test_sets() -> None:
-    x, y = np.array([3, 1, 3, 2]), np.array([2, 3, 9])
-    assert_like_jax(snp.unique(x), jnp.unique(x))
-    assert_like_jax(snp.unique(x, True, True, True), jnp.unique(x, True, True, True))
-    assert_like_jax(snp.unique(x, size=5), jnp.unique(x, size=5))
-    assert_like_jax(snp.unique(x, size=5, fill_value=7), jnp.unique(x, size=5, fill_value=7))
-    assert_like_jax(snp.isin(x, y), jnp.isin(x, y))
-    assert_like_jax(snp.union1d(x, y), jnp.union1d(x, y))
-    assert_like_jax(snp.intersect1d(x, y), jnp.intersect1d(x, y))
-    assert_like_jax(snp.setdiff1d(x, y), jnp.setdiff1d(x, y))
-
-
-def test_results_of_unknown_size_need_values() -> None:
-    with pytest.raises(stax.errors.TracerArrayConversionError):
-        stax.make_graph(snp.unique)(snp.arange(3))
-
-
 def test_gradients() -> None:
     x = np.array([3.0, 1.0, 2.0], np.float32)
     weight = np.array([1.0, 10.0, 100.0], np.float32)
@@ -113,15 +96,3 @@ def test_arguments_that_have_no_meaning_here() -> None:
         snp.argsort(x, order="field")
     with pytest.raises(ValueError, match="no element number 4"):
         snp.partition(x, 4)
-
-
-@pytest.mark.parametrize("size", [None, 2, 5])
-@pytest.mark.parametrize("fill_value", [None, 9])
-def test_intersections_with_places(size: int | None, fill_value: int | None) -> None:
-    x, y = np.array([3, 1, 2, 3, 7]), np.array([7, 3, 4, 1])
-    options = {"return_indices": True, "size": size, "fill_value": fill_value}
-    for ours, theirs in zip(
-        snp.intersect1d(x, y, **options), jnp.intersect1d(x, y, **options), strict=True
-    ):
-        assert_like_jax(ours, theirs)
-    assert_like_jax(snp.intersect1d(x, y), jnp.intersect1d(x, y))

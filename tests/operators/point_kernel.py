@@ -12,7 +12,7 @@ import numpy as np
 
 from stax.graph import Node
 from stax.operators.elementwise import ROWS, Convert
-from stax.types import ArrayType
+from stax.types import ArrayType, storage
 
 BITS = {"and": np.bitwise_and, "or": np.bitwise_or}
 
@@ -26,7 +26,7 @@ class PointOperand:
 
     def __call__(self, index: Sequence[int], mask: Any = None) -> Any:
         if mask is not None and not mask:
-            return np.zeros((), self.type.dtype)
+            return np.zeros((), self.array.dtype)
         places = [operator.index(i) for i in index]
         assert len(places) == self.array.ndim
         for place, extent in zip(places, self.array.shape, strict=True):
@@ -52,6 +52,12 @@ class PointKernel:
 
     def convert(self, x: Any, dtype: np.dtype) -> Any:
         return np.asarray(Convert(dtype, False).evaluate(np.asarray(x)))[()]
+
+    def named(self, x: Any) -> Any:
+        return x
+
+    def bitcast(self, x: Any, dtype: np.dtype) -> Any:
+        return np.asarray(x).view(dtype)[()]
 
     def extent(self, length: Any) -> int:
         return operator.index(length)
@@ -84,7 +90,7 @@ def run_rule(node: Node, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Return the result of a node, computed element by element by its `lower` rule."""
     type_, kernel = node.type, PointKernel()
     operands = [PointOperand(x.type, a) for x, a in zip(node.inputs, arrays, strict=True)]
-    result = np.empty(type_.shape, type_.dtype)
+    result = np.empty(type_.shape, storage(type_.dtype))
     for index in np.ndindex(*type_.shape):
         result[index] = node.op.lower(kernel, index, *operands)
     return result

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from stax.graph import Input
+from stax.lowering.loop_ir import SPECIAL
 from stax.operators import elementwise
+from stax.operators.bits import bitcast, gcd, optimization_barrier, reduce_precision
 from stax.operators.broadcast import broadcast_in_dim, reduce_sum
 from stax.operators.contract import dot_general
 from stax.operators.dynamic import DynamicSlice, DynamicUpdateSlice
 from stax.operators.elementwise import ROWS, convert, integer_pow, select
-from stax.operators.gradient import stop_gradient
+from stax.operators.gradient import checkpoint_name, stop_gradient
 from stax.operators.index import (
     GatherDimensionNumbers,
     ScatterDimensionNumbers,
@@ -28,6 +30,14 @@ from stax.operators.index import (
     scatter_max,
     scatter_min,
     scatter_mul,
+)
+from stax.operators.random import (
+    gamma_sample,
+    random_bits,
+    random_fold_in,
+    random_split,
+    random_unwrap,
+    random_wrap,
 )
 from stax.operators.reduce import (
     argmax,
@@ -41,13 +51,16 @@ from stax.operators.reduce import (
     reduce_min,
     reduce_or,
     reduce_prod,
+    reduce_xor,
 )
 from stax.operators.reshape import reshape, rev, transpose
 from stax.operators.shape import concatenate, iota, pad, slice_
-from stax.operators.sort import sort
+from stax.operators.sort import sort, top_k
 from stax.trace import bind
+from tests.operators import matrix_samples
 
 Arrays = tuple[np.ndarray, ...]
+FLOAT64 = np.dtype("float64")
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,10 @@ REASONS: dict[str, str] = {
     "project": "reads a result of an op with several, and is exercised by each of them",
     "length": "stands for a symbolic length, which has no value to evaluate",
     "copy": "is put in by lowering, after every transform",
+    "loggamma_real": "its derivative has none; see tests/scipy/test_special_complex.py",
+    "loggamma_imag": "its derivative has none; see tests/scipy/test_special_complex.py",
+    "pairs": "is put in by lowering, after every transform",
+    "paired": "wraps an op on complex values for a library, after every transform",
 }
 
 
@@ -96,6 +113,15 @@ def uniform(
     return lambda rng: tuple(rng.uniform(low, high, size=s) for s in shapes)
 
 
+def complex_numbers(
+    low: float, high: float, *shapes: tuple[int, ...]
+) -> Callable[[np.random.Generator], Arrays]:
+    """Complex128 arrays with real parts between two bounds, imaginary parts from 0.2 to 1.5."""
+    return lambda rng: tuple(
+        rng.uniform(low, high, size=s) + 1j * rng.uniform(0.2, 1.5, size=s) for s in shapes
+    )
+
+
 def integers(
     low: int, high: int, *shapes: tuple[int, ...], dtype: str = "int32"
 ) -> Callable[[np.random.Generator], Arrays]:
@@ -114,6 +140,11 @@ def distinct(*shape: int) -> Callable[[np.random.Generator], Arrays]:
     return lambda rng: (rng.permutation(np.arange(count) * 0.1 - 1).reshape(shape),)
 
 
+def draw_bits(words: Any, width: int, shape: tuple[int, ...]) -> Any:
+    """Random bits of keys given by their words."""
+    return random_bits(random_wrap(words), width, shape)
+
+
 def joined(
     *factories: Callable[[np.random.Generator], Arrays],
 ) -> Callable[[np.random.Generator], Arrays]:
@@ -128,7 +159,23 @@ DOMAINS = {
     "log": (0.2, 3), "log1p": (-0.7, 3), "sqrt": (0.2, 3), "rsqrt": (0.2, 3), "cbrt": (0.2, 3),
     "pow": (0.3, 2), "div": (0.4, 3), "asin": (-0.9, 0.9), "acos": (-0.9, 0.9), "tan": (-1.2, 1.2),
     "acosh": (1.2, 3), "atanh": (-0.9, 0.9), "rem": (1.1, 1.9), "atan2": (0.3, 2),
+    **{name: (0.3, 3) for name in SPECIAL}, "zeta": (1.5, 4),
+    **{name: (0.1, 0.9) for name in ("erf_inv", "ndtri", "betainc")},
+    **{name: (0.2, 0.8) for name in SPECIAL if name.startswith("hyp")},
+    **{name: (-2, 2) for name in ("erfcx", "dawsn", "owens_t", "bessel_i0e", "bessel_i1e")},
+    **{name: (-2, 2) for name in ("sinint", "fresnel_s", "fresnel_c")},
 }  # fmt: skip
+# The arguments by which a row has a derivative, where that is not all of them.
+SMOOTH: dict[str, tuple[int, ...]] = {
+    "igamma_grad_a": (1,), "polygamma": (1,), "expn": (1,), "bessel_j": (1,), "betainc": (2,),
+    **dict.fromkeys(("random_gamma_grad", "hyp1f1_grad_a", "hyp1f1_grad_b"), ()),
+    **dict.fromkeys(("hyp2f1_grad_a", "hyp2f1_grad_c"), ()),
+    **dict.fromkeys(("complex_digamma_real", "complex_digamma_imag"), ()),
+}  # fmt: skip
+# How many first arguments are numbers, because their derivatives have no derivatives.
+HELD = {"igamma": 1, "igammac": 1, "hyp1f1": 2, "hyp2f1": 3}
+# Rows whose first argument is an order.
+ORDERS = ("polygamma", "expn", "bessel_j")
 FLAT = {"sign", "floor", "ceil", "trunc", "round"}
 
 
@@ -136,15 +183,24 @@ def add_rows() -> None:
     """Add samples for every row of the table of element-wise ops."""
     float64, int32, bool_ = np.dtype("float64"), np.dtype("int32"), np.dtype("bool")
     for name, row in ROWS.items():
-        op, count = elementwise.Elementwise(name), len(row.partials)
+        if name in REASONS:
+            continue
+        held = [0.4, 1.3, 2.1][: HELD.get(name, 0)]
+        op, count = elementwise.Elementwise(name), len(row.partials) - len(held)
 
-        def apply(*xs: Any, op: Any = op) -> Any:
-            return bind(op, *xs)
+        def apply(*xs: Any, op: Any = op, held: Any = held) -> Any:
+            return bind(op, *(elementwise.like(xs[0], value) for value in held), *xs)
 
         if row.accepts(float64):
             low, high = DOMAINS.get(name, (-2, 2))
+            smooth = [] if row.to_bool or name in FLAT else SMOOTH.get(name, range(count))
+            values = uniform(low, high, *[(3, 4)] * (count - (name in ORDERS)))
+            orders = [integers(0, 4, (3, 4), dtype="float64")] if name in ORDERS else []
+            add(name, "float", apply, joined(*orders, values), smooth)
+        if row.accepts(np.dtype("complex128")):
+            low, high = DOMAINS.get(name, (-2, 2))
             smooth = [] if row.to_bool or name in FLAT else range(count)
-            add(name, "float", apply, uniform(low, high, *[(3, 4)] * count), smooth)
+            add(name, "complex", apply, complex_numbers(low, high, *[(3, 4)] * count), smooth)
         if row.accepts(int32):
             low, high = (0, 9) if name.startswith("shift") else (-9, 9)
             add(name, "int", apply, integers(low, high, *[(3, 4)] * count))
@@ -166,6 +222,36 @@ for exponent in (2, 3, -2):
         (0,),
     )
 add("stop_gradient", "float", stop_gradient, normal((3, 4)))
+COMPLEX = complex_numbers(-2, 2, (3, 4))
+TWO_COMPLEX = complex_numbers(-2, 2, (3, 4), (3, 4))
+add("select", "complex", select, joined(booleans((3, 4)), TWO_COMPLEX), (1, 2))
+add("convert", "real", lambda x: convert(x, np.dtype("float64")), COMPLEX, (0,))
+add("convert", "complex", lambda x: convert(x, np.dtype("complex128")), normal((3, 4)), (0,))
+add("integer_pow", "complex", lambda x: integer_pow(x, -3), COMPLEX, (0,))
+add("stop_gradient", "complex", stop_gradient, COMPLEX)
+add("gcd", "int", gcd, integers(0, 99, (3, 4), (3, 4)))
+add("checkpoint_name", "float", lambda x: checkpoint_name(x, "y"), normal((3, 4)), (0,))
+add("optimization_barrier", "float", optimization_barrier, normal((3, 4)), (0,))
+add("reduce_precision", "near", lambda x: reduce_precision(x, 11, 44), normal((3, 4)), (0,))
+add(
+    "reduce_precision",
+    "far",
+    lambda x: reduce_precision(convert(x, np.dtype("float64")), 4, 3),
+    integers(-300, 300, (3, 4)),
+)
+for source, target in [("float64", "int64"), ("int64", "float64"), ("float64", "uint16")]:
+    add(
+        "bitcast",
+        f"{source}to{target}",
+        lambda x, t=target: bitcast(x, np.dtype(t)),
+        lambda rng, s=source: (rng.normal(size=(3, 4)).view(s),),
+    )
+add(
+    "bitcast",
+    "joined",
+    lambda x: bitcast(x, np.dtype("int32")),
+    integers(-9, 9, (3, 2), dtype="int16"),
+)
 
 # --- shapes ---
 
@@ -231,6 +317,31 @@ add(
     (0, 1),
 )
 
+# --- random bits ---
+
+ONE_KEY, KEYS = (integers(0, 1 << 32, shape, dtype="uint32") for shape in ((2,), (3, 2)))
+for width in (8, 16, 32, 64):
+    add("random_bits", str(width), lambda k, w=width: draw_bits(k, w, (2, 5)), ONE_KEY)
+add("random_bits", "keys", lambda k: draw_bits(k, 32, (4,)), KEYS)
+add("random_bits", "none", lambda k: draw_bits(k, 32, (0, 4)), KEYS)
+add("random_split", "keys", lambda k: random_unwrap(random_split(random_wrap(k), (2,))), KEYS)
+add(
+    "random_fold_in",
+    "keys",
+    lambda k, i: random_unwrap(random_fold_in(random_wrap(k), i)),
+    joined(KEYS, integers(0, 1 << 32, (3,), dtype="uint32")),
+)
+for log_space in (False, True):
+    add(
+        "gamma_sample",
+        f"log-{log_space}",
+        # Of integers: its derivative is that of the distribution, and not of the value.
+        lambda x, a, w=log_space: gamma_sample(convert(x, FLOAT64), convert(a, FLOAT64), w),
+        integers(1, 9, (3,), (3,)),
+    )
+add("random_wrap", "keys", lambda k: random_unwrap(random_wrap(k)), KEYS)
+add("random_unwrap", "keys", lambda k: random_unwrap(random_wrap(k)), KEYS)
+
 # --- reductions ---
 
 for axes in ((0,), (1,), (0, 2), (0, 1, 2)):
@@ -240,6 +351,7 @@ for axes in ((0,), (1,), (0, 2), (0, 1, 2)):
     add("reduce_min", str(axes), lambda x, a=axes: reduce_min(x, a), distinct(2, 3, 4), (0,))
     add("reduce_and", str(axes), lambda x, a=axes: reduce_and(x, a), booleans((2, 3, 4)))
     add("reduce_or", str(axes), lambda x, a=axes: reduce_or(x, a), integers(0, 99, (2, 3, 4)))
+    add("reduce_xor", str(axes), lambda x, a=axes: reduce_xor(x, a), integers(0, 99, (2, 3, 4)))
 add("reduce_sum", "empty", lambda x: reduce_sum(x, 0), normal((0, 3)), (0,))
 add("reduce_prod", "empty", lambda x: reduce_prod(x, 0), normal((0, 3)), (0,))
 add("reduce_sum", "int", lambda x: reduce_sum(x, 0), integers(-99, 99, (5, 3), dtype="int8"))
@@ -253,11 +365,14 @@ for axis in (0, 1):
         add("cumprod", label, lambda x, a=axis, r=reverse: cumprod(x, a, r), normal((5, 4)), (0,))
         add("cummax", label, lambda x, a=axis, r=reverse: cummax(x, a, r), distinct(5, 4), (0,))
         add("cummin", label, lambda x, a=axis, r=reverse: cummin(x, a, r), distinct(5, 4), (0,))
+for reduction in (reduce_sum, reduce_prod, reduce_max, reduce_min, cumsum, cumprod, cummax, cummin):
+    add(reduction.__name__, "complex", lambda x, f=reduction: f(x, 1), COMPLEX, (0,))
 add("cumprod", "one", lambda x: cumprod(x, 0), normal((1,)), (0,))
 
 # --- order ---
 
 add("sort", "one", lambda x: sort(x, 0), distinct(4, 3), (0,))
+add("sort", "complex", lambda x: sort(x, 0), COMPLEX, (0,))
 add("sort", "last", lambda x: sort(x, -1), distinct(2, 3, 4), (0,))
 add("sort", "values", lambda k, v: sort((k, v), 1), joined(distinct(2, 5), normal((2, 5))), (0, 1))
 add(
@@ -268,6 +383,9 @@ add(
     (1, 2),
 )
 
+add("top_k", "two", lambda x: top_k(x, 2), distinct(3, 5), (0,))
+add("top_k", "int", lambda x: top_k(x, 3), integers(-3, 3, (2, 7)))
+
 # --- products and indexing ---
 
 add(
@@ -275,6 +393,13 @@ add(
     "matrix",
     lambda x, y: dot_general(x, y, (((1,), (0,)), ((), ()))),
     normal((3, 4), (4, 2)),
+    (0, 1),
+)
+add(
+    "dot_general",
+    "complex",
+    lambda x, y: dot_general(x, y, (((1,), (0,)), ((), ()))),
+    complex_numbers(-2, 2, (3, 4), (4, 2)),
     (0, 1),
 )
 add(
@@ -323,6 +448,20 @@ for mode in ("clip", "fill"):
         joined(normal((6, 3)), unique_rows, normal((4, 3))),
         (0, 2),
     )
+add(
+    "gather",
+    "complex",
+    lambda x, i: gather(x, i, ROWS_OF, (1, 4), mode="fill", fill_value=1j),
+    joined(COMPLEX, integers(-1, 5, (4, 1))),
+    (0,),
+)
+add(
+    "scatter",
+    "complex",
+    lambda x, i, u: scatter_add(x, i, u, ROWS_TO),
+    joined(COMPLEX, integers(-1, 5, (3, 1)), COMPLEX),
+    (0, 2),
+)
 for kind in (scatter_min, scatter_max, scatter_mul):
     add(
         "scatter",
@@ -331,5 +470,10 @@ for kind in (scatter_min, scatter_max, scatter_mul):
         joined(normal((6, 3)), unique_rows, normal((4, 3))),
         (0, 2),
     )
+
+# --- matrices and transforms ---
+
+for row in matrix_samples.rows():
+    add(*row)
 
 assert Input.name in REASONS

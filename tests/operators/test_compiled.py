@@ -41,6 +41,12 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(11)
 
 
+def drawn(shape: Any, dtype: Any, rng: Any) -> np.ndarray:
+    """Return normal values of a floating or complex type."""
+    values = rng.normal(size=shape)
+    return np.asarray(values + 1j * rng.normal(size=shape) if dtype.kind == "c" else values, dtype)
+
+
 def assert_compiles(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
     """Compare a compiled graph with its evaluation."""
     try:
@@ -65,7 +71,7 @@ def test_values(sample: Sample, rng: Any) -> None:
 def test_derivatives(sample: Sample, rng: Any) -> None:
     arrays = sample.arguments(rng)
     flags = [i in sample.differentiable for i in range(len(arrays))]
-    ways = [rng.normal(size=x.shape) for x, f in zip(arrays, flags, strict=True) if f]
+    ways = [drawn(x.shape, x.dtype, rng) for x, f in zip(arrays, flags, strict=True) if f]
     pushed, _ = jvp(traced(sample.function, arrays), flags)
     assert_compiles(pushed, [*arrays, *ways])
 
@@ -79,7 +85,7 @@ def test_transposes(sample: Sample, rng: Any) -> None:
     residuals = evaluate(linearized.primal, arrays)[len(graph.outputs) :]
     linear = linearized.linear
     back, _ = transpose(linear, [False] * len(residuals) + [True] * sum(flags))
-    cts = [np.asarray(rng.normal(size=t.shape), t.dtype) for t in linear.output_types]
+    cts = [drawn(t.shape, t.dtype, rng) for t in linear.output_types]
     assert_compiles(back, [*residuals, *cts])
 
 
