@@ -32,7 +32,7 @@ from stax.interpreters.batch import batch
 from stax.interpreters.evaluate import evaluate
 from stax.interpreters.interpret import inline
 from stax.interpreters.jvp import jvp
-from stax.interpreters.linearize import Linearized, linearize
+from stax.interpreters.linearize import Linearized, linearize, split
 from stax.interpreters.transpose import dependents, transpose
 from stax.op import Batch, Linear
 from stax.operators.broadcast import expand_leading, splat
@@ -129,16 +129,17 @@ class Scan(HoldsGraphs):
         return tuple(outs), spread(moved, cut.has_tangent)
 
     def transpose(self, ct: Any, *inputs: Any) -> Sequence[Any]:
-        linear = self.parts([isinstance(x, Linear) for x in inputs])
-        # Tangents that start as zero are carried too, though they depend on nothing linear.
-        starts = self.parts(inputs).carry
-        linear.carry[:] = [f or splat(x) == 0 for f, x in zip(linear.carry, starts, strict=True)]
-        flags = [*linear.consts, *linear.carry, *linear.xs]
+        flags = self._linear([isinstance(x, Linear) for x in inputs])
+        linear = self.parts(flags)
+        for x, f in zip(self.parts(inputs).carry, linear.carry, strict=True):
+            # Tangents that start as zero are carried too, though they depend on nothing linear.
+            if f and not isinstance(x, Linear) and splat(x) != 0:
+                raise MissingRule(
+                    f"scan: {self.body.name} adds a value to what it is linear in.",
+                    advice="Linearize the function first: stax.linearize, stax.vjp or stax.grad.",
+                )
         if not all(linear.carry):
-            raise MissingRule(
-                "scan: a loop that carries values beside linear ones has no transpose.",
-                advice="Linearize the function first: stax.linearize, stax.vjp and stax.grad do.",
-            )
+            return self._transpose_of_rest(flags, ct, inputs)
         known = self.parts([None if f else x for x, f in zip(inputs, flags, strict=True)])
         back = self._transposed(flags)
         types = self.abstract_eval(*(x.type for x in inputs)).items
@@ -159,6 +160,43 @@ class Scan(HoldsGraphs):
         )
         carried, sums, xs = sections(found, self.carry, len(sums))
         return [*spread(sums, linear.consts), *carried, *spread(xs, linear.xs)]
+
+    def _linear(self, flags: Sequence[bool]) -> list[bool]:
+        """Return which operands are linear: those flagged, and what is carried and made of them."""
+
+        def after(now: list[bool]) -> list[bool]:
+            roots = marked(self.body.inputs, now)
+            found = dependents(self.body.nodes, roots)
+            return [x in found for x in self.body.outputs]
+
+        return self._flags(flags, after)
+
+    def _transpose_of_rest(self, flags: Sequence[bool], ct: Any, inputs: Sequence[Any]) -> Any:
+        """Transpose a loop that carries values, a counter say, beside what it is linear in.
+
+        A loop of its own computes the values; the linear one is given them element by element.
+        """
+        cut = split(self.body, flags)
+        linear, known = self.parts(flags), self.parts([not f for f in flags])
+        consts, carry, xs = self.parts(inputs)
+        outs = scan(
+            cut.known,
+            marked(consts, known.consts),
+            marked(carry, known.carry),
+            marked(xs, known.xs),
+            self.length,
+            self.reverse,
+        )
+        residuals = outs[sum(cut.is_known) :]
+        kept, moving = sections(cut.unknown.inputs, len(residuals))
+        c, k, x = sections(moving, sum(linear.consts), sum(linear.carry))
+        body = rearranged(cut.unknown, [*c, *k, *kept, *x], cut.unknown.outputs)
+        rest = Scan(body, self.length, self.reverse, len(c), len(k))
+        given_ = [*marked(consts, linear.consts), *marked(carry, linear.carry)]
+        operands = [*given_, *residuals, *marked(xs, linear.xs)]
+        cts = marked(ct, [not f for f in cut.is_known])
+        found = rest.transpose(cts, *operands)
+        return spread([*found[: len(given_)], *found[len(given_) + len(residuals) :]], flags)
 
     def _transposed(self, flags: Sequence[bool]) -> Graph:
         """Return the body of the backward loop, which carries cotangents and sums of them."""

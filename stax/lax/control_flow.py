@@ -31,8 +31,8 @@ from stax.numpy.elementwise import clip
 from stax.operators.elementwise import convert
 from stax.operators.reshape import reshape
 from stax.operators.shape import slice_in_dim
-from stax.trace import Proxy, Trace, as_array, type_of
-from stax.types import ArrayType, bool_, int32, is_integer, promote
+from stax.trace import Proxy, Trace, as_array, full, type_of
+from stax.types import ArrayType, bool_, int32, is_integer, is_python_number, promote
 
 __all__ = ["cond", "fori_loop", "map", "scan", "switch", "while_loop"]
 
@@ -204,7 +204,7 @@ def fori_loop(
                 advice="Convert them with int or astype.",
             )
     (dtype, _), weak = promote(type_of(lower), type_of(upper)), type_of(lower).weak
-    start = convert(as_array(lower), dtype, weak)
+    start = _typed(lower, ArrayType(dtype, (), weak))
     if not any(isinstance(bound, Proxy | Extent) for bound in (lower, upper)):
         first, last = int(lower), int(upper)
 
@@ -214,7 +214,7 @@ def fori_loop(
 
         (_, result), _ = scan(step, (start, init_val), None, length=max(0, last - first))
         return result
-    end = convert(as_array(upper), dtype, weak)
+    end = _typed(upper, ArrayType(dtype, (), weak))
     return while_loop(
         lambda carry: carry[0] < end,
         lambda carry: (carry[0] + 1, body_fun(*carry)),
@@ -331,11 +331,15 @@ def _traced_carry(
                 values=[("given", repr(a), ""), ("returned", repr(b), "")],
                 advice="Every step returns the shapes and dtypes it is given: convert with astype.",
             )
-    carry = [
-        convert(as_array(x), t.dtype, t.weak)
-        for x, t in zip(arguments.leaves[:count], types, strict=False)
-    ]
+    carry = [_typed(x, t) for x, t in zip(arguments.leaves[:count], types, strict=False)]
     return carry, traced
+
+
+def _typed(x: Any, t: ArrayType) -> Any:
+    """Return an initial value as an array of type `t`; a number stays a constant of the graph."""
+    if is_python_number(x):
+        return full((), x, t.dtype, t.weak)
+    return convert(as_array(x), t.dtype, t.weak)
 
 
 def _returning_pairs(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ import pytest
 
 import stax
 import stax.numpy as snp
+from stax import errors
 
 X = np.arange(3, dtype=np.float32)
 
@@ -27,3 +28,27 @@ def test_transposes_of_linear_functions() -> None:
             stax.linear_transpose(f, 1.0)
     with pytest.raises(TypeError, match="mixes floats and integers"):
         stax.linear_transpose(lambda x: x.astype(int), 1.0)
+
+
+LOOPS = {
+    "counter": lambda L, x: L.fori_loop(1, 4, lambda i, c: c * i + x, x),
+    "start at zero": lambda L, x: L.scan(lambda c, a: (c + 2 * a, c), 0.0, x)[1],
+    "values beside": lambda L, x: L.scan(
+        lambda c, a: ((c[0] + 2 * a * c[1], c[1] + 1), c[0] * c[1]), (0.0, 1), x
+    )[1],
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops(name: str) -> None:
+    f, x = LOOPS[name], np.linspace(0, 1, 4, dtype=np.float32)
+    (theirs,) = jax.linear_transpose(lambda x: f(jax.lax, x), x)(x)
+    (ours,) = stax.linear_transpose(lambda x: f(stax.lax, x), x)(x)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_a_loop_that_adds_a_value_is_not_linear() -> None:
+    with pytest.raises(errors.MissingRule, match="not linear"):
+        stax.linear_transpose(
+            lambda x: stax.lax.scan(lambda c, a: (c + a, c), 1.0, x)[0], snp.ones(3)
+        )
