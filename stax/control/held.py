@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from stax.errors import ShapeError
 from stax.graph import Graph, Input, Node, held_graphs
-from stax.op import ORDERED, Op
+from stax.op import ORDERED, Batch, Op
+from stax.operators.broadcast import expand_leading
 from stax.trace import zeros
 from stax.types import ArrayType
 
@@ -100,6 +101,16 @@ def instantiated(
         zeros(x.type.tangent()) if t is None else t
         for x, t, f in zip(primals, tangents, flags, strict=True)
         if f
+    ]
+
+
+def leading(
+    axis: Batch, values: Sequence[Any], flags: Sequence[bool], wanted: Sequence[bool]
+) -> list[Any]:
+    """Return the values, those `wanted` that are not flagged repeated along a batch axis."""
+    return [
+        expand_leading(x, axis.size) if w and not f else x
+        for x, f, w in zip(values, flags, wanted, strict=True)
     ]
 
 

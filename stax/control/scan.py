@@ -20,6 +20,7 @@ from stax.control.held import (
     fixed_point,
     given,
     instantiated,
+    leading,
     marked,
     rearranged,
     sections,
@@ -35,7 +36,7 @@ from stax.interpreters.jvp import jvp
 from stax.interpreters.linearize import Linearized, linearize, split
 from stax.interpreters.transpose import dependents, transpose
 from stax.op import Batch, Linear
-from stax.operators.broadcast import expand_leading, splat
+from stax.operators.broadcast import splat
 from stax.operators.elementwise import add
 from stax.operators.reshape import move_axis
 from stax.trace import Trace, bind, full, results, zeros
@@ -218,14 +219,12 @@ class Scan(HoldsGraphs):
             return accumulating(trace.finish([*carried, *totals, *xs]))
 
     def batch(self, batch_: Batch, flags: Sequence[bool], *inputs: Any) -> Any:
+        starts = self.parts(flags).carry
         flags = self._flags(flags, lambda f: batch(self.body, batch_, f)[1])
         graph, batched = batch(self.body, batch_, flags, self._wanted(flags))
         consts, carry, xs = self.parts(inputs)
         mapped = self.parts(flags)
-        carry = [
-            _batched(batch_, x, t, f)
-            for x, t, f in zip(carry, self._carry_types(), mapped.carry, strict=True)
-        ]
+        carry = leading(batch_, carry, starts, mapped.carry)
         xs = [move_axis(x, 0, 1) if f else x for x, f in zip(xs, mapped.xs, strict=True)]
         found = scan(graph, consts, carry, xs, self.length, self.reverse)
         carry, ys = sections(found, self.carry)
@@ -233,9 +232,6 @@ class Scan(HoldsGraphs):
             move_axis(y, 1, 0) if f else y for y, f in zip(ys, batched[self.carry :], strict=True)
         ]
         return (*carry, *ys), batched
-
-    def _carry_types(self) -> list[ArrayType]:
-        return self.parts(self.body.input_types).carry
 
     def _flags(self, flags: Sequence[bool], outcome: Any) -> list[bool]:
         return fixed_point(flags, self.consts, self.carry, outcome)
@@ -250,13 +246,6 @@ class Scan(HoldsGraphs):
         """Return the flagged tangents by kind."""
         triples = zip(self.parts(primals), self.parts(tangents), self.parts(flags), strict=True)
         return Parts(*(instantiated(p, t, f) for p, t, f in triples))
-
-
-def _batched(axis: Batch, x: Any, type_: ArrayType, flag: bool) -> Any:
-    """Return a value that the loop carries with the batch axis in front, if it is to have it."""
-    if not flag or len(x.type.shape) > len(type_.shape):
-        return x
-    return expand_leading(x, axis.size)
 
 
 class _Residuals:

@@ -33,7 +33,7 @@ from stax.operators.broadcast import broadcast_in_dim
 from stax.operators.elementwise import convert, eq, like, maximum, minimum, select
 from stax.operators.reduce import reduce_or
 from stax.trace import Trace, bind, results, zeros
-from stax.types import ArrayType, TupleType, bool_, int32
+from stax.types import ArrayType, TupleType, int32
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class Switch(HoldsGraphs):
             lanes = eq(index, like(index, number))
             taken, _ = batch(graph, axis, flags, wanted)
             runs = convert(reduce_or(lanes, (0,)), int32)
-            both = _merging(taken)
+            both = _merging(taken, lanes.type)
             outs = list(_switch(both, [runs, lanes, *outs, *operands]))
         return tuple(outs), wanted
 
@@ -123,14 +123,14 @@ def _joined(types: Sequence[ArrayType]) -> ArrayType:
     return types[0] if all(t.weak for t in types) else types[0].strong()
 
 
-def _merging(graph: Graph) -> tuple[Graph, Graph]:
+def _merging(graph: Graph, lanes_type: ArrayType) -> tuple[Graph, Graph]:
     """Return branches that keep old results, and that run `graph` and take its lanes' results.
 
     Both are given the lanes, the old results, and the arguments of `graph`.
     """
     count = len(graph.outputs)
     with Trace(graph.name, "vmap") as trace:
-        lanes = trace.input(ArrayType(bool_, graph.outputs[0].type.shape[:1]), "lanes")
+        lanes = trace.input(lanes_type, "lanes")
         old = [trace.input(t.strong(), "old") for t in graph.output_types]
         arguments = [trace.input(x.type, x.label) for x in graph.inputs]
         new = inline(graph, arguments)

@@ -11,6 +11,7 @@ from stax.control.held import (
     check_arguments,
     fixed_point,
     instantiated,
+    leading,
     rearranged,
     sections,
     spread,
@@ -23,7 +24,7 @@ from stax.interpreters.evaluate import evaluate
 from stax.interpreters.interpret import inline
 from stax.interpreters.jvp import jvp
 from stax.op import Batch
-from stax.operators.broadcast import broadcast_in_dim, lead_all
+from stax.operators.broadcast import broadcast_in_dim
 from stax.operators.elementwise import select
 from stax.operators.reduce import reduce_or
 from stax.trace import Trace, bind, results
@@ -83,7 +84,8 @@ class While(HoldsGraphs):
         )
 
     def batch(self, batch_: Batch, flags: Sequence[bool], *inputs: Any) -> Any:
-        cond_flags, _, _ = self._parts(flags)
+        given = list(flags)
+        cond_flags, _, starts = self._parts(given)
         of_cond, of_body, carry = self._parts(inputs)
         flags = fixed_point(
             flags[self.cond_consts :],
@@ -94,25 +96,24 @@ class While(HoldsGraphs):
         moved = flags[self.body_consts :]
         cond, (by_lane,) = batch(self.cond, batch_, [*cond_flags, *moved])
         if by_lane:
-            return self._batch_lanes(batch_, flags, inputs)
+            return self._batch_lanes(batch_, [*cond_flags, *flags], starts, inputs)
         body, _ = batch(self.body, batch_, flags, moved)
-        carry = _leading(batch_, moved, self.body.output_types, carry)
+        carry = leading(batch_, carry, starts, moved)
         return while_loop(cond, body, of_cond, of_body, carry), moved
 
-    def _batch_lanes(self, axis: Batch, flags: Sequence[bool], inputs: Sequence[Any]) -> Any:
+    def _batch_lanes(
+        self, axis: Batch, flags: Sequence[bool], starts: Sequence[bool], inputs: Sequence[Any]
+    ) -> Any:
         """Run until the last lane ends; the carry of lanes that ended stays as it is.
 
         The loop carries which lanes go on, so that the condition is evaluated once a step.
         """
         of_cond, of_body, carry = self._parts(inputs)
         every = [True] * len(carry)
-        cond_flags = [
-            len(x.type.shape) > len(t.shape)
-            for x, t in zip(of_cond, self.cond.input_types, strict=False)
-        ]
+        cond_flags, body_flags, _ = self._parts(flags)
         cond, _ = batch(self.cond, axis, [*cond_flags, *every])
-        body, _ = batch(self.body, axis, [*flags[: self.body_consts], *every], every)
-        carry = _leading(axis, every, self.body.output_types, carry)
+        body, _ = batch(self.body, axis, [*body_flags, *every], every)
+        carry = leading(axis, carry, starts, every)
         lanes = inline(cond, [*of_cond, *carry])
         found = while_loop(
             _any_lane(cond.outputs[0].type, body.output_types),
@@ -126,16 +127,6 @@ class While(HoldsGraphs):
     def _parts(self, values: Sequence[Any]) -> list[list[Any]]:
         """Return operands, or flags of them: of the condition, of the body, and carried."""
         return sections(values, self.cond_consts, self.body_consts)
-
-
-def _leading(
-    axis: Batch, flags: Sequence[bool], types: Sequence[ArrayType], carry: Sequence[Any]
-) -> list[Any]:
-    """Return the carry with the batch axis in front of what is flagged."""
-    return [
-        lead_all(axis, [len(x.type.shape) > len(t.shape)], [x])[0] if f else x
-        for x, f, t in zip(carry, flags, types, strict=True)
-    ]
 
 
 def _any_lane(lanes: ArrayType, carry: Sequence[ArrayType]) -> Graph:

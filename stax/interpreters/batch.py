@@ -31,7 +31,7 @@ def batch(
     Outputs that are `wanted` are batched in any case, by repetition.
     """
 
-    key = ("vmap", axis, tuple(flags), wanted and tuple(wanted))
+    key = ("vmap", axis, tuple(flags), None if wanted is None else tuple(wanted))
     return graph.derived(key, lambda: _batch(graph, axis, flags, wanted))
 
 

@@ -66,7 +66,7 @@ def jvp(
     of `graph` and then a tangent for each output that has one.  Outputs that are `wanted` have one
     in any case: zeros.
     """
-    key = ("jvp", tuple(flags), wanted and tuple(wanted))
+    key = ("jvp", tuple(flags), None if wanted is None else tuple(wanted))
     return graph.derived(key, lambda: _jvp(graph, flags, wanted))
 
 

@@ -97,7 +97,7 @@ def linearize(
     graph: Graph, flags: Sequence[bool], wanted: Sequence[bool] | None = None
 ) -> Linearized:
     """Linearize `graph` in its flagged inputs; outputs that are `wanted` have a tangent."""
-    key = ("linearize", tuple(flags), wanted and tuple(wanted))
+    key = ("linearize", tuple(flags), None if wanted is None else tuple(wanted))
     return graph.derived(key, lambda: _linearize(graph, flags, wanted))
 
 

@@ -87,7 +87,7 @@ def transpose(
     are the cotangents of the flagged inputs that have one, which the second result marks.  Flagged
     inputs that are `wanted` have one in any case: zeros.
     """
-    key = ("transpose", tuple(flags), wanted and tuple(wanted))
+    key = ("transpose", tuple(flags), None if wanted is None else tuple(wanted))
     return graph.derived(key, lambda: _transpose(graph, flags, wanted))
 
 

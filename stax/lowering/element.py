@@ -19,6 +19,7 @@ from stax.lowering import loop_ir as ir
 from stax.types import ArrayType, Shape
 
 Index = tuple[ir.Expr, ...]
+ALIGNMENT = 64  # of values in scratch memory, in bytes
 SYMBOL_PREFIX = "n_"  # of variables that hold symbolic lengths; no loop variable starts so
 
 
@@ -164,6 +165,11 @@ def spread(shape: Shape, index: Sequence[ir.Expr]) -> Index:
 def gathered(shape: Shape, index: Index) -> Index:
     """Return the part of an index that belongs to axes that are not of length 1."""
     return tuple(place for extent, place in zip(shape, index, strict=True) if not is_unit(extent))
+
+
+def aligned(nbytes: int) -> int:
+    """Return a number of bytes rounded up to whole cache lines."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def static_size(shape: Shape) -> int:

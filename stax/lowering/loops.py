@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from stax.control import Scan, Switch, While
 from stax.errors import LoweringError
 from stax.graph import Node
+from stax.lowering.element import aligned
 from stax.op import Op
 from stax.types import ArrayType
 
 if TYPE_CHECKING:
     from stax.lowering.program import DriverWriter, Program
 
-ALIGNMENT = 64
 POLL_EVERY = 256  # steps of a loop; a power of two
 
 
@@ -33,10 +33,6 @@ def nbytes(type_: ArrayType) -> int:
             advice="Compile it for each length: leave out dynamic=.",
         )
     return int(math.prod(type_.shape) * type_.dtype.itemsize)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +65,12 @@ class ControlStep:
         """Memory for results that nobody reads, for carried values, and for the bodies."""
         unread = {*range(len(self.result_types))} - {i for i, _ in self.results}
         sizes = [nbytes(self.result_types[i]) for i in (*unread, *range(self.carried))]
-        return sum(map(_aligned, sizes)) + self.arena_bytes
+        return sum(map(aligned, sizes)) + self.arena_bytes
 
     @property
     def arena_bytes(self) -> int:
         """The scratch memory of a body, of which one runs at a time."""
-        return _aligned(max((body.call_arena_bytes for body in self.bodies), default=0))
+        return aligned(max((body.call_arena_bytes for body in self.bodies), default=0))
 
     def body_name(self, number: int) -> str:
         """Return the name of the driver of a body."""
@@ -90,10 +86,10 @@ class ControlStep:
                 outs.append(driver.pointer(places[i]))
             else:
                 outs.append(driver.new(f"getelementptr i8, ptr {scratch}, i64 {start}"))
-                start += _aligned(nbytes(t))
+                start += aligned(nbytes(t))
         for t in self.result_types[: self.carried]:
             spare.append(driver.new(f"getelementptr i8, ptr {scratch}, i64 {start}"))
-            start += _aligned(nbytes(t))
+            start += aligned(nbytes(t))
         tables = [
             driver.table("ptr", [driver.pointer(x) for x in self.operands]),
             driver.table("ptr", outs),

@@ -18,7 +18,7 @@ from stax.extent import Extent
 from stax.graph import Graph, Node, held_graphs
 from stax.lowering import loop_ir as ir
 from stax.lowering.build import BuiltKernel, KernelBuilder
-from stax.lowering.element import SYMBOL_PREFIX, static_size
+from stax.lowering.element import ALIGNMENT, SYMBOL_PREFIX, aligned, static_size
 from stax.lowering.fuse import Fusion, Region, fuse
 from stax.lowering.labels import Labels
 from stax.lowering.lapack import LapackStep
@@ -32,7 +32,6 @@ from stax.lowering.vector_math.external import POINTER, REPORTING, SLOT_PREFIX
 from stax.operators.index import Scatter
 from stax.types import ArrayType, uint8
 
-ALIGNMENT = 64
 STACK_ARENA = 4096
 MANY_STEPS = 8
 
@@ -256,7 +255,7 @@ class _Arena:
 
     def take(self, nbytes: int) -> int:
         """Return the offset of a stretch of at least `nbytes`."""
-        nbytes = _aligned(nbytes)
+        nbytes = max(ALIGNMENT, aligned(nbytes))
         fitting = [stretch for stretch in self.free if stretch[1] >= nbytes]
         if fitting:
             offset, length = min(fitting, key=lambda stretch: stretch[1])
@@ -273,7 +272,7 @@ class _Arena:
 
     def give(self, offset: int, nbytes: int) -> None:
         """Take a stretch back and join it to free neighbours."""
-        nbytes = _aligned(nbytes)
+        nbytes = max(ALIGNMENT, aligned(nbytes))
         merged: list[tuple[int, int]] = []
         for start, length in sorted([*self.free, (offset, nbytes)]):
             if merged and sum(merged[-1]) == start:
@@ -281,10 +280,6 @@ class _Arena:
             else:
                 merged.append((start, length))
         self.free = merged
-
-
-def _aligned(nbytes: int) -> int:
-    return max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
 
 
 # --- the driver ---

@@ -398,3 +398,10 @@ def test_types_of_counters_and_carries() -> None:
         [(x.dtype, x.weak_type) for x in results(*libs)] for libs in ((lax, snp), (jax.lax, jnp))
     ]
     assert types[0] == types[1]
+
+
+def test_graphs_without_results() -> None:
+    x = snp.arange(3.0)
+    for wrap in (stax.vmap, lambda f: stax.jit(stax.vmap(f))):
+        assert wrap(lambda v: lax.cond(v > 1, lambda v: (), lambda v: (), v))(x) == ()
+        assert wrap(lambda v: lax.scan(lambda c, a: ((), None), (), x * v))(x) == ((), None)
