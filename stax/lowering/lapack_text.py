@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-ALIGNMENT = 64
+from stax.lowering.element import ALIGNMENT, aligned
 
 
 class Body:
@@ -41,7 +41,7 @@ class Body:
     def take(self, nbytes: int) -> str:
         """Return the address of scratch memory."""
         self._offsets.append(self.scratch)
-        self.scratch += max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+        self.scratch += max(ALIGNMENT, aligned(nbytes))
         return f"%scratch{len(self._offsets) - 1}"
 
     def do(self, line: str) -> None:
