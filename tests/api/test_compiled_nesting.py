@@ -126,7 +126,10 @@ def test_threads_call_one_function_at_once() -> None:
     for t in threads:
         t.join()
     assert failures == []
-    assert len(calls) == len(jitted.variants()) == 3
+    # No lock is held while a function is traced, so threads may trace one variant several times;
+    # one of the graphs is kept and compiled.
+    assert len(jitted.variants()) == 3
+    assert 3 <= len(calls) <= 18
 
 
 def test_a_function_that_calls_itself_in_another_thread_while_traced() -> None:
