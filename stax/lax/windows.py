@@ -113,7 +113,7 @@ class _Windows:
         self.sizes, self.strides = list(sizes), list(strides)
         self.base, self.dilation = list(base), list(dilation)
         self.spans = [_dilated(n, d) for n, d in zip(sizes, dilation, strict=True)]
-        self.pads = _pads(shape, self.spans, self.strides, padding)
+        self.pads = padtype_to_pads(shape, self.spans, self.strides, padding)
 
     def reduce(
         self, join: Callable[[Arrays, Arrays], Arrays], xs: Arrays, starts: Arrays
@@ -163,20 +163,35 @@ def _doubled(join: Any, xs: Arrays, size: int, step: int, axis: int) -> Arrays:
     return total
 
 
-def _pads(shape: Sequence[Any], spans: Sequence[int], strides: Sequence[int], padding: Any) -> Pads:
-    """Return the padding of each axis, given as numbers or by name."""
+def padtype_to_pads(
+    in_shape: Sequence[Any],
+    window_shape: Sequence[Any],
+    window_strides: Sequence[int],
+    padding: Any,
+) -> Pads:
+    """Return the padding (low, high) of each axis, given as that or by name.
+
+    With "SAME" there are as many windows as axes have elements, by strides; "SAME_LOWER" puts more
+    of the padding in front; "VALID" is none.  Raises ArgumentValueError for another name,
+    and for strides below 1.
+    """
     if not isinstance(padding, str):
         return [(int(low), int(high)) for low, high in padding]
     name = padding.upper()
     if name == "VALID":
-        return [(0, 0)] * len(shape)
+        return [(0, 0)] * len(in_shape)
     if name not in ("SAME", "SAME_LOWER"):
         raise ArgumentValueError(
-            f"reduce_window: {padding!r} is not a padding.",
+            f"windows: {padding!r} is not a padding.",
             advice="Use 'VALID', 'SAME', 'SAME_LOWER', or (low, high) for each axis.",
         )
+    if any(stride < 1 for stride in window_strides):
+        raise ArgumentValueError(
+            f"windows: strides are at least 1, got {tuple(window_strides)}.",
+            advice="A stride is by how many elements a window is moved.",
+        )
     pads = []
-    for n, span, stride in zip(shape, spans, strides, strict=True):
+    for n, span, stride in zip(in_shape, window_shape, window_strides, strict=True):
         missing = max(0, (-(-n // stride) - 1) * stride + span - n)
         less, more = missing // 2, missing - missing // 2
         pads.append((less, more) if name == "SAME" else (more, less))
