@@ -2,7 +2,8 @@
 
 `f(x.T).T` and `x.T.sum(0)` read memory along one axis and compute along another.  Element-wise ops,
 slices and broadcasts do not care about the order of axes, so the computation is written without the
-transpose where that leaves none: where another one undoes it, or a reduction ends it.
+transpose where that leaves none: where another one undoes it, or a reduction ends it.  And the
+transpose of a product, of a gradient in weights say, is the product with its operands exchanged.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from stax.graph import Constant, Graph, Node
+from stax.lowering.decisions import decided
 from stax.lowering.element import is_unit
 from stax.op import Op
 from stax.operators.broadcast import Broadcast, Reduction
+from stax.operators.contract import DotGeneral
 from stax.operators.elementwise import Convert, Elementwise, IntegerPow, Select
 from stax.operators.reshape import Transpose, reshape
 from stax.operators.shape import Slice
@@ -61,12 +64,17 @@ class _Rewriter:
             case Transpose() if known[0] is not None:
                 total = tuple(known[0].permutation[a] for a in op.permutation)
                 if total == tuple(range(len(total))):
+                    decided("transpose left out: one before it undoes it", node.source)
                     self.values[node] = known[0].value
                     return
             case Reduction() if known[0] is not None and self.uses[inputs[0]] == 1:
+                decided(f"{op.name} reduces what is before a transpose", node.source)
                 self.values[node] = _reduced(op, known[0])
                 return
-        self.values[node] = bind(op, *(self.values[x] for x in inputs))
+        exchanged = self._exchanged(node)
+        if exchanged is None:
+            exchanged = bind(op, *(self.values[x] for x in inputs))
+        self.values[node] = exchanged
         found: Bare | None = None
         match op:
             case Transpose():
@@ -77,6 +85,24 @@ class _Rewriter:
                 found = self._pointwise(op, inputs, known)
         if found is not None:
             self.bare[node] = found
+
+    def _exchanged(self, node: Node) -> Any | None:
+        """Return the transpose of a product that changes the places of its operands' axes."""
+        match node:
+            case Node(Transpose(permutation), (Node(DotGeneral() as op, (lhs, rhs)) as product,)):
+                batches = len(op.batching[0])
+                rows, columns = map(len, op.free(lhs.type.ndim, rhs.type.ndim))
+                first, second = (
+                    range(batches, batches + rows),
+                    range(batches + rows, batches + rows + columns),
+                )
+                if self.uses[product] == 1 and permutation == (*range(batches), *second, *first):
+                    decided("transpose of a product: one of its operands exchanged", node.source)
+                    exchanged = DotGeneral(
+                        op.contracting[::-1], op.batching[::-1], op.dtype, op.precision
+                    )
+                    return bind(exchanged, self.values[rhs], self.values[lhs])
+        return None
 
     def _bare(self, x: Node) -> Bare | None:
         """Return `x` before its transpose, unless it would be computed twice for that."""

@@ -42,3 +42,21 @@ def test_kept(name: str) -> None:
     x, v = normal(40, 30), normal(30, seed=1)
     want = np.asarray(KEPT[name](snp.array(x), snp.array(v)))
     np.testing.assert_allclose(compiled(KEPT[name], x, v), want, rtol=1e-5, atol=1e-4)
+
+
+PRODUCTS: dict[str, Any] = {
+    "matrices": lambda x, v: (x.T @ x).T,
+    "gradient in weights": lambda x, v: stax.grad(lambda w: (snp.tanh(x @ w) ** 2).sum())(x.T),
+    "batched": lambda x, v: (x.reshape(4, 10, 30) @ x.reshape(4, 30, 10)).swapaxes(1, 2),
+    "several axes": lambda x, v: snp.einsum("abc,dc->dab", x.reshape(4, 10, 30), x),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_transposes_of_products(name: str) -> None:
+    x, v = normal(40, 30), normal(30, seed=1)
+    graph = prepare(stax.make_graph(PRODUCTS[name])(x, v))
+    outputs = [x.inputs[0] if x.op.name == "copy" else x for x in graph.outputs]
+    assert [x.op.name for x in outputs] == ["dot_general"]
+    want = np.asarray(PRODUCTS[name](snp.array(x), snp.array(v)))
+    np.testing.assert_allclose(compiled(PRODUCTS[name], x, v), want, rtol=1e-4, atol=1e-4)
