@@ -42,6 +42,16 @@ class Extent:
         """Return the length for given values of the symbols."""
         return sum(c * math.prod(values[name] for name in m) for m, c in self.terms)
 
+    def replaced(self, values: Mapping[str, int | Extent]) -> int | Extent:
+        """Return the length with some symbols replaced by lengths."""
+        total: int | Extent = 0
+        for monomial, coefficient in self.terms:
+            term: int | Extent = coefficient
+            for name in monomial:
+                term = (values[name] if name in values else symbol(name)) * term
+            total = term + total
+        return total
+
     def __add__(self, other: int | Extent) -> int | Extent:
         terms = dict(self.terms)
         for monomial, coefficient in _terms(other):
@@ -149,6 +159,11 @@ Dimension: TypeAlias = int | Extent
 def symbol(name: str) -> Extent:
     """Return the extent that is the symbol `name`, at least 2."""
     return Extent({(name,): 1})
+
+
+def symbols_in(extent: Dimension) -> tuple[str, ...]:
+    """Return the names of the symbols in a length."""
+    return extent.symbols() if isinstance(extent, Extent) else ()
 
 
 def product(extents: tuple[Dimension, ...]) -> Dimension:

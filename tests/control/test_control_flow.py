@@ -167,12 +167,6 @@ def test_loops_of_unknown_length(name: str, kind: str) -> None:
     check(kind, *LOOPS[name])
 
 
-def test_reverse_mode_of_a_while_loop() -> None:
-    f = lambda x: lax.while_loop(lambda c: c < 9, lambda c: c * x, x)  # noqa: E731
-    with pytest.raises(errors.MissingRule, match="while_loop has no reverse mode"):
-        stax.grad(f)(2.0)
-
-
 def test_masked_branches_have_no_nan() -> None:
     f = lambda x: lax.cond(x > 0, lambda v: v**2, lambda v: v**3, x)  # noqa: E731
     points = snp.array([-1.0, -0.5, 0.0, 0.5, 1.0])
@@ -405,3 +399,47 @@ def test_graphs_without_results() -> None:
     for wrap in (stax.vmap, lambda f: stax.jit(stax.vmap(f))):
         assert wrap(lambda v: lax.cond(v > 1, lambda v: (), lambda v: (), v))(x) == ()
         assert wrap(lambda v: lax.scan(lambda c, a: ((), None), (), x * v))(x) == ((), None)
+
+
+def _loop(**options: Any) -> Any:
+    return lax.while_loop(lambda k: k < 3, lambda k: k + 1, 0, **options)
+
+
+NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "scan: length": lambda n: lax.scan(lambda c, x: (c, x), 1.0, None, length=n),
+    "scan: checkpoint_every": lambda n: lax.scan(
+        lambda c, x: (c, x), 1.0, None, length=2, checkpoint_every=n
+    ),
+    "while_loop: max_steps": lambda n: _loop(max_steps=n),
+    "while_loop: checkpoint_every": lambda n: _loop(checkpoint_every=n),
+    "vmap: chunk": lambda n: stax.vmap(snp.sin, chunk=n)(X),
+}
+
+
+@pytest.mark.parametrize("what", NUMBERS)
+def test_numbers_of_steps_are_checked(what: str) -> None:
+    with pytest.raises(errors.ArgumentValueError, match=f"{what} is at least ., got -1"):
+        NUMBERS[what](-1)
+    for wrong in (1.5, "2"):
+        with pytest.raises(errors.ArgumentError, match=f"{what} is an integer, got"):
+            NUMBERS[what](wrong)
+
+
+def test_branches_that_do_not_take_the_operands_are_named() -> None:
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: lax.cond(True, lambda a, b: a, lambda a: a, 1.0), "cond: branch true_fun"),
+        (lambda: lax.cond(True, lambda a: a, lambda: 1.0, 1.0), "cond: branch false_fun"),
+        (lambda: lax.switch(0, [lambda a: a, lambda a, b: a], 1.0), "switch: branch 1"),
+        (lambda: lax.switch(0, [lambda: 1.0], 1.0), "switch: branch 0"),
+    ]
+    for call, text in calls:
+        with pytest.raises(errors.ArgumentError, match=f"{text}, .* is given 1 operand: "):
+            call()
+    with pytest.raises(TypeError, match="unsupported operand"):
+        lax.cond(True, lambda a: a, lambda a: a + object(), 1.0)
+
+
+@pytest.mark.parametrize("returned", [lambda b: (b,), lambda b: {"more": b}])
+def test_a_condition_is_no_container(returned: Callable[[Any], Any]) -> None:
+    with pytest.raises(errors.DTypeError, match="the condition has to be a bool"):
+        lax.while_loop(lambda k: returned(k < 3), lambda k: k + 1, 0)
