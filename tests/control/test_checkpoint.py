@@ -11,7 +11,7 @@ import pytest
 
 import stax
 import stax.numpy as snp
-from stax import checkpoint_policies as policies
+from stax import checkpoint_policies as policies, errors
 from stax.ad_checkpoint import checkpoint_name
 from stax.interpreters.linearize import linearize
 
@@ -111,3 +111,28 @@ def test_static_arguments_and_keywords() -> None:
     assert float(stax.grad(lambda x: g(3, x, scale=2.0))(2.0)) == 24
     g = stax.checkpoint(f, static_argnames="n")
     assert float(stax.grad(lambda x: g(n=3, x=x, scale=2.0))(2.0)) == 24
+
+
+def test_what_is_computed_again_does_not_lie_in_memory_before() -> None:
+    def block(x: Any, ws: Any) -> Any:
+        for w in ws:
+            x = snp.tanh(x @ w)
+        return x
+
+    def temporary(apply: Any) -> int:
+        def loss(ws: Any, x: Any) -> Any:
+            for i in range(0, len(ws), 3):
+                x = apply(x, ws[i : i + 3])
+            return (x**2).sum()
+
+        weights = [stax.ShapeDtypeStruct((48, 48), "float32")] * 12
+        x = stax.ShapeDtypeStruct((128, 48), "float32")
+        program = stax.jit(stax.grad(loss)).lower(weights, x).compile()
+        return int(program.memory_analysis().temp_size_in_bytes)
+
+    assert temporary(stax.checkpoint(block)) < 0.5 * temporary(block)
+
+
+def test_a_policy_is_a_function() -> None:
+    with pytest.raises(errors.ArgumentError, match="policy is a function, got 'dots'"):
+        stax.checkpoint(snp.sin, policy="dots")  # type: ignore[arg-type]
