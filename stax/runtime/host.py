@@ -1,22 +1,23 @@
 """Calls from a program back to Python: ops that a library computes, such as Fourier transforms.
 
-The one idea: the program carries the op itself, pickled together with the types of its operands, so
-its object code names nothing of this process.  The call takes the GIL, wraps the buffers as arrays,
+The one idea: the ops of a program stand in a table of its own, and the call gives a number, so
+object code names nothing of this process.  The call takes the GIL, wraps the buffers as arrays,
 evaluates the op and copies the results out; it costs some 10 microseconds beside the op.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
-import pickle
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from stax.lowering.host import HostStep
+from stax.lowering.paired import library_op
 from stax.op import Op
+from stax.operators.callback import HostOp
 from stax.runtime.engine import CompiledModule, compile_module
 from stax.runtime.once import once
 
@@ -30,10 +31,21 @@ class HostCall(NamedTuple):
     results: tuple[tuple[Any, tuple[int, ...]], ...]
     wanted: tuple[int, ...]
 
+    @classmethod
+    def of(cls, step: HostStep) -> HostCall:
+        """Return what a step of a program calls."""
+        nodes = [x for _, x in step.results]
+        operands, results = (
+            tuple((x.type.dtype, x.type.shape) for x in xs) for xs in (step.node.inputs, nodes)
+        )
+        return cls(step.node.op, operands, results, tuple(i for i, _ in step.results))
+
     def run(self, buffers: Sequence[int]) -> None:
         """Evaluate the op on memory: addresses of the operands, then of the results."""
         count = len(self.operands)
         arrays = [_array(at, *t) for at, t in zip(buffers[:count], self.operands, strict=True)]
+        if isinstance(library_op(self.op), HostOp):
+            arrays = [x.copy() for x in arrays]  # which the user's function may keep
         for x in arrays:
             x.flags.writeable = False
         value = self.op.evaluate(*arrays)
@@ -49,13 +61,8 @@ def _array(address: int, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
     return np.frombuffer((ctypes.c_char * size).from_address(address), dtype).reshape(shape)
 
 
-@functools.lru_cache(maxsize=1024)
-def _loaded(data: bytes) -> HostCall:
-    return HostCall(*pickle.loads(data))
-
-
-def _call(data: int, size: int, buffers: int) -> None:
-    host = _loaded(ctypes.string_at(data, size))
+def _call(ops: tuple[HostCall, ...], number: int, buffers: int) -> None:
+    host = ops[number]
     count = len(host.operands) + len(host.results)
     host.run([at or 0 for at in (ctypes.c_void_p * count).from_address(buffers)])
 
@@ -67,14 +74,17 @@ declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
 declare ptr @PyObject_CallFunction(ptr, ptr, ...)
 declare void @Py_DecRef(ptr)
+declare void @PyErr_Clear()
 @stax_host_callable = global ptr null
-@format = internal constant [4 x i8] c"KLK\\00"
-define i32 @stax_host_call(ptr %data, i64 %size, ptr %buffers) {
+@format = internal constant [4 x i8] c"OLK\\00"
+define i32 @stax_host_call(ptr %ops, i64 %number, ptr %buffers) {
 entry:
   %state = call i32 @PyGILState_Ensure()
+  ; A kernel may have left one: see REPORTING in vector_math.external.
+  call void @PyErr_Clear()
   %callable = load ptr, ptr @stax_host_callable
   %result = call ptr (ptr, ptr, ...) @PyObject_CallFunction(
-      ptr %callable, ptr @format, ptr %data, i64 %size, ptr %buffers)
+      ptr %callable, ptr @format, ptr %ops, i64 %number, ptr %buffers)
   %failed = icmp eq ptr %result, null
   br i1 %failed, label %exit, label %drop
 drop:
@@ -98,6 +108,6 @@ def _module() -> CompiledModule:
 
 
 def host_call_address() -> int:
-    """The address of int32_t(char* pickled, int64_t size, void** buffers): OK, or
+    """The address of int32_t(PyObject* ops, int64_t number, void** buffers): OK, or
     PYTHON_EXCEPTION."""
     return _module().address("stax_host_call")
