@@ -216,7 +216,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: with_bwd(lambda kept, ct: ct)(X), errors.ArgumentError, "a tuple of 1 cotangents",
     ),
     "two of one": (
-        lambda: with_bwd(lambda kept, ct: (ct, ct))(X), errors.ArgumentError, "1 cotangents, got 2",
+        lambda: with_bwd(lambda kept, ct: (ct, ct))(X), errors.ArgumentError, "got a tuple of 2",
     ),
     "shape": (
         lambda: with_bwd(lambda kept, ct: (ct[:2],))(X), errors.ShapeError, "where f32",
@@ -241,3 +241,44 @@ def test_bad_input(name: str) -> None:
     f, kind, text = WRONG[name]
     with pytest.raises(kind, match=text):
         f()
+
+
+@pytest.mark.parametrize("wrap", [lambda J, f: f, lambda J, f: J.jit(f)])
+def test_residuals_that_are_python_values_reach_the_rule_as_they_are(wrap: Any) -> None:
+    def gradient(J: Any) -> Any:
+        power = J.custom_vjp(lambda x, n: x**n, nondiff_argnums=(1,))
+
+        def back(n: int, kept: Any, ct: Any) -> Any:
+            x, count, scale = kept
+            for _ in range(count - 1):
+                ct = ct * x
+            return (ct * count * (scale if scale > 0 else 1),)
+
+        power.defvjp(lambda x, n: (x**n, (x, n, 1.0)), back)
+        return wrap(J, J.grad(lambda x: power(x, 3)))(2.0)
+
+    np.testing.assert_allclose(gradient(stax), gradient(jax))
+
+
+def test_what_is_perturbed_may_be_a_residual() -> None:
+    def gradients(J: Any) -> Any:
+        product = J.custom_vjp(lambda x, y: x * y)
+
+        def back(kept: Any, ct: Any) -> Any:
+            x, y, of_x, of_y = kept
+            return ct * y if of_x else None, ct * x * 2 if of_y else None
+
+        product.defvjp(
+            lambda x, y: (x.value * y.value, (x.value, y.value, x.perturbed, y.perturbed)),
+            back,
+            symbolic_zeros=True,
+        )
+        return [J.grad(product, of)(2.0, 3.0) for of in (0, 1)]
+
+    np.testing.assert_allclose(gradients(stax), gradients(jax))
+
+
+def test_residuals_that_are_no_arrays_are_handed_on() -> None:
+    same = stax.custom_vjp(lambda x: x)
+    same.defvjp(lambda x: (x, {"kind": "twice", "array": x}), lambda r, ct: (ct * len(r["kind"]),))
+    np.testing.assert_allclose(stax.vmap(stax.grad(same))(X), np.full(X.shape, 5))

@@ -6,14 +6,13 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from typing import Any
 
-import numpy as np
-
 from stax import tree
+from stax.api.custom_rules import Signature, forward, prepared, pushed, zero_from_primal
 from stax.api.tracing import (
     Arguments,
+    Traced,
     check_callable,
     flatten_arguments,
     function_name,
@@ -21,18 +20,20 @@ from stax.api.tracing import (
     positions,
     trace_function,
 )
-from stax.control.held import marked, spread
-from stax.custom import Closed, CustomJvp, CustomVjp, Rule
-from stax.errors import ArgumentError, DTypeError, MissingRule, ShapeError, UnsupportedError
+from stax.control.held import rearranged, unused
+from stax.custom import CustomJvp, CustomVjp, Rule
+from stax.errors import ArgumentError, MissingRule, UnsupportedError
 from stax.graph import Graph
-from stax.trace import Trace, bind, current_trace, results, type_of, zeros
-from stax.types import ArrayType, float0, is_inexact
+from stax.operators.gradient import stop_gradient
+from stax.trace import Proxy, bind, recorder, results
 
 
-class _Custom:
+class CustomFunction:
     """What both kinds share: which arguments the rule differentiates, and how a call is read."""
 
     kind: str
+    symbolic_zeros = False
+    closes_over_nothing = False  # a rule, traced once, that needs nothing of where it is applied
     __wrapped__: Callable[..., Any]
 
     def __init__(
@@ -42,6 +43,8 @@ class _Custom:
         nondiff_argnames: str | Sequence[str] = (),
     ) -> None:
         check_callable(self.kind, fun)
+        # A function with a rule keeps its rule in its attributes: no copies of those.
+        functools.update_wrapper(self, fun, updated=())
         self.fun = fun
         names = (nondiff_argnames,) if isinstance(nondiff_argnames, str) else nondiff_argnames
         known = positional_names(fun)
@@ -52,13 +55,52 @@ class _Custom:
                     advice=f"It has {', '.join(known)}.",
                 )
         self.nondiff = tuple(sorted({*positions(nondiff_argnums), *map(known.index, names)}))
-        functools.update_wrapper(self, fun)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "fun":  # not there yet, while an object is unpickled
+            raise AttributeError(name)
+        return getattr(self.fun, name)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self.__call__, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Apply the function; inside of a trace, as one op that has the rule."""
+        self._check_rule()
+        given = self._positional(args, kwargs)
+        fixed = self._fixed(given)
+        others = [x for i, x in enumerate(given) if i not in fixed]
+        arguments = flatten_arguments(self.kind, others, {})
+        if recorder(arguments.leaves) is None:
+            return self.fun(*given)
+        fixed = {i: self._held(x) for i, x in fixed.items()}
+        fun = self._of_others(self.fun, given, fixed)
+        traced = trace_function(fun, arguments, self.kind, values=arguments.leaves)
+        return self._bound(given, fixed, arguments, traced)
+
+    def _check_rule(self) -> None:
+        """Raise MissingRule if no rule was set."""
         raise NotImplementedError
+
+    def _held(self, value: Any) -> Any:
+        """Return an argument that is not differentiated as the function and its rule get it."""
+        return value
+
+    def _bound(
+        self, given: Sequence[Any], fixed: dict[int, Any], arguments: Arguments, traced: Traced
+    ) -> Any:
+        """Return the results of the op."""
+        raise NotImplementedError
+
+    def _signature(self, arguments: Arguments, traced: Traced) -> Signature:
+        return Signature(
+            function_name(self.fun),
+            arguments.types,
+            arguments.treedef,
+            traced.out_tree,
+            traced.graph.output_types,
+            self.symbolic_zeros,
+        )
 
     def _positional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """Return the arguments by position, defaults filled in."""
@@ -77,14 +119,21 @@ class _Custom:
             )
         return list(bound.args)
 
-    def _split(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Return the arguments that are not differentiated, and the others."""
-        fixed = [a % len(args) for a in self.nondiff] if args else []
-        return [args[i] for i in fixed], [x for i, x in enumerate(args) if i not in fixed]
+    def _fixed(self, args: Sequence[Any]) -> dict[int, Any]:
+        """Return the arguments that are not differentiated, by position."""
+        for a in self.nondiff:
+            if not -len(args) <= a < len(args):
+                raise ArgumentError(
+                    f"{self.kind}: {function_name(self.fun)} was given {len(args)} arguments, and "
+                    f"nondiff_argnums names argument {a}.",
+                    advice="Positions count from 0.",
+                )
+        return {a % len(args): args[a] for a in self.nondiff}
 
-    def _of_others(self, fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
+    def _of_others(
+        self, fun: Callable[..., Any], args: Sequence[Any], fixed: dict[int, Any]
+    ) -> Callable[..., Any]:
         """Return `fun` of the arguments that are differentiated."""
-        fixed = {a % len(args): args[a] for a in self.nondiff}
 
         @functools.wraps(fun)
         def of_others(*others: Any) -> Any:
@@ -94,25 +143,26 @@ class _Custom:
         return of_others
 
 
-class custom_jvp(_Custom):
+class custom_jvp(CustomFunction):
     """A function with a rule for its tangents, set by `defjvp` or `defjvps`.
 
     Arguments named by `nondiff_argnums` or `nondiff_argnames` are handed to the rule as they are,
-    before the others.  Values that the function or its rule close over have no derivative: it is an
-    error to differentiate them.
+    before the others; no derivative passes through them.  What the function closes over has no
+    derivative either: it is an error to differentiate it.  A rule may close over anything.
     """
 
     kind = "custom_jvp"
     jvp: Callable[..., Any] | None = None
 
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
-        """Set the rule `jvp(*nondiff, primals, tangents) -> (result, tangent of the result)`."""
+        """Set the rule `jvp(*nondiff, primals, tangents) -> (result, tangent of the result)`.
+
+        Tangents that are zero come as arrays, or with `symbolic_zeros` as
+        `custom_derivatives.SymbolicZero`, which the rule may return too.
+        """
         check_callable("defjvp", jvp)
-        if symbolic_zeros:
-            raise UnsupportedError(
-                "defjvp: symbolic_zeros is not supported.", advice="Zeros come as arrays."
-            )
-        self.jvp = jvp
+        self.jvp, self.symbolic_zeros = jvp, symbolic_zeros
+        self.closes_over_nothing = False
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
@@ -122,49 +172,71 @@ class custom_jvp(_Custom):
                 "defjvps: rules by argument do not go with nondiff_argnums.", advice="Use defjvp."
             )
 
+        @functools.wraps(self.fun)
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            if len(jvps) != len(primals):
+                raise ArgumentError(
+                    f"defjvps: {len(jvps)} rules for the {len(primals)} arguments of "
+                    f"{function_name(self.fun)}.",
+                    advice="Give one for each argument, None for one without derivative.",
+                )
             out = self(*primals)
             terms = [
                 rule(t, out, *primals)
                 for rule, t in zip(jvps, tangents, strict=True)
                 if rule is not None
             ]
-            if not terms:
-                return out, tree.tree_map(lambda y: zeros(type_of(y).tangent()), out)
-            return out, functools.reduce(_sum, terms)
+            return out, functools.reduce(_sum, terms) if terms else zero_from_primal(out)
 
-        self.jvp = jvp
+        self.defjvp(jvp)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _check_rule(self) -> None:
         if self.jvp is None:
             raise MissingRule(
                 f"custom_jvp: {function_name(self.fun)} has no rule.",
                 advice="Set one with defjvp, before the first call.",
             )
-        given = self._positional(args, kwargs)
-        nondiff, others = self._split(given)
-        arguments = flatten_arguments(self.kind, others, {})
-        traced = trace_function(self._of_others(self.fun, given), arguments, self.kind)
+
+    def _held(self, value: Any) -> Any:
+        return tree.tree_map(lambda x: stop_gradient(x) if type(x) is Proxy else x, value)
+
+    def _bound(
+        self, given: Sequence[Any], fixed: dict[int, Any], arguments: Arguments, traced: Traced
+    ) -> Any:
+        assert self.jvp is not None
+        signature = self._signature(arguments, traced)
+        nondiff = [fixed[a % len(given)] for a in self.nondiff]
         jvp = functools.partial(self.jvp, *nondiff)
-
-        def make() -> list[tuple[Graph, list[Any]]]:
-            return [_jvp_graph(jvp, arguments, traced.out_tree, traced.graph.output_types)]
-
-        rule, closed = _prepared(make, (self.jvp, nondiff), len(traced.graph.inputs))
-        op = CustomJvp(_with_unused(traced.graph, closed), rule, len(arguments.leaves))
+        rule, closed = prepared(
+            function_name(self.jvp),
+            [self.jvp, *nondiff],
+            arguments.leaves,
+            functools.partial(pushed, signature, jvp),
+            None if self.symbolic_zeros else signature.moving,
+            lambda rule: rule(signature.moving),
+            None if nondiff else self,
+        )
+        graph = with_unused(traced.graph, closed)
+        op = CustomJvp(graph, rule, len(arguments.leaves), len(closed))
         operands = [*arguments.leaves, *traced.captures, *closed]
         return traced.out_tree.unflatten(results(bind(op, *operands)))
 
 
-class custom_vjp(_Custom):
+class custom_vjp(CustomFunction):
     """A function with a rule for its cotangents, set by `defvjp`.
 
     Arguments named by `nondiff_argnums` or `nondiff_argnames` are handed to the rule as they are.
+    What the function closes over has no derivative: it is an error to differentiate it.  A rule may
+    close over anything.
+
+    In forward mode the rule is transposed, which works if `bwd` is linear in its cotangents.  If
+    the function has a rule for tangents too, because `fun` is a `custom_jvp`, that is used there.
     """
 
     kind = "custom_vjp"
     fwd: Callable[..., Any] | None = None
     bwd: Callable[..., Any] | None = None
+    optimize_remat = False
 
     def defvjp(
         self,
@@ -174,34 +246,57 @@ class custom_vjp(_Custom):
         optimize_remat: bool = False,
     ) -> None:
         """Set the rule: `fwd(*args) -> (result, residuals)`, `bwd(*nondiff, residuals, cotangent)
-        -> a tuple of cotangents`, one for each argument that is differentiated, None for zero."""
+        -> a tuple of cotangents`, one for each argument that is differentiated, None for zero.
+
+        With `symbolic_zeros`, leaves of the arguments of `fwd` are
+        `custom_derivatives.CustomVJPPrimal`, which say whether they are differentiated, and
+        cotangents that are zero are `SymbolicZero`.  Residuals that are Python values, not arrays,
+        reach `bwd` as they are.  `optimize_remat` changes nothing here: what of `fwd` is not needed
+        again is never computed again.
+        """
         check_callable("defvjp", fwd)
         check_callable("defvjp", bwd)
-        if symbolic_zeros:
+        if symbolic_zeros and optimize_remat:
             raise UnsupportedError(
-                "defvjp: symbolic_zeros is not supported.", advice="Zeros come as arrays."
+                "defvjp: optimize_remat does not go with symbolic_zeros.",
+                advice="Leave out optimize_remat.",
             )
         self.fwd, self.bwd = fwd, bwd
+        self.closes_over_nothing = False
+        self.symbolic_zeros, self.optimize_remat = symbolic_zeros, optimize_remat
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _check_rule(self) -> None:
         if self.fwd is None or self.bwd is None:
             raise MissingRule(
                 f"custom_vjp: {function_name(self.fun)} has no rule.",
                 advice="Set one with defvjp, before the first call.",
             )
-        given = self._positional(args, kwargs)
-        nondiff, others = self._split(given)
-        arguments = flatten_arguments(self.kind, others, {})
-        traced = trace_function(self._of_others(self.fun, given), arguments, self.kind)
-        fwd = self._of_others(self.fwd, given)
+
+    def _bound(
+        self, given: Sequence[Any], fixed: dict[int, Any], arguments: Arguments, traced: Traced
+    ) -> Any:
+        assert self.fwd is not None and self.bwd is not None
+        signature = self._signature(arguments, traced)
+        nondiff = [fixed[a % len(given)] for a in self.nondiff]
+        fwd = self._of_others(self.fwd, given, fixed)
         bwd = functools.partial(self.bwd, *nondiff)
+        count = sum(signature.out_moving)
 
-        def make() -> list[tuple[Graph, list[Any]]]:
-            return _vjp_graphs(fwd, bwd, others, arguments, traced.out_tree, traced.graph)
+        def explore(rule: Rule) -> None:
+            rule(signature.moving).backward([True] * count)
 
-        functions = (self.fwd, self.bwd, nondiff)
-        rule, closed = _prepared(make, functions, len(traced.graph.inputs))
-        op = CustomVjp(_with_unused(traced.graph, closed), rule, len(arguments.leaves))
+        rule, closed = prepared(
+            function_name(self.fwd),
+            [self.fwd, self.bwd, *nondiff],
+            arguments.leaves,
+            functools.partial(forward, signature, fwd, bwd),
+            None if self.symbolic_zeros else signature.moving,
+            explore,
+            None if nondiff else self,
+        )
+        graph = with_unused(traced.graph, closed)
+        has_jvp = isinstance(self.fun, custom_jvp)
+        op = CustomVjp(graph, rule, len(arguments.leaves), len(closed), has_jvp)
         operands = [*arguments.leaves, *traced.captures, *closed]
         return traced.out_tree.unflatten(results(bind(op, *operands)))
 
@@ -210,185 +305,7 @@ def _sum(a: Any, b: Any) -> Any:
     return tree.tree_map(operator.add, a, b)
 
 
-# --- rules as graphs ---
-
-
-# Rules that are being traced: a rule may well apply the function that it belongs to.
-_under_way: ContextVar[tuple[Any, ...]] = ContextVar("stax_rules", default=())
-
-
-def _prepared(
-    make: Callable[[], list[tuple[Graph, list[Any]]]], functions: Any, start: int
-) -> tuple[Rule, list[Any]]:
-    """Return the rule, and values that it closes over which have to be operands.
-
-    Inside of a trace a rule is traced at once, as what it closes over may be traced; one that fails
-    there is traced again, and fails, when it is needed.
-    """
-    under_way = _under_way.get()
-    if functions[0] in under_way or current_trace() is None:
-        return Rule(make), []
-    closed: list[Any] = []
-    numbered: list[tuple[Graph, Sequence[Closed]]] = []
-    token = _under_way.set((*under_way, functions[0]))
-    try:
-        made = make()
-    except Exception:
-        return Rule(make), []
-    finally:
-        _under_way.reset(token)
-    for graph, captures in made:
-        first = start + len(closed)
-        numbered.append((graph, range(first, first + len(captures))))
-        closed += captures
-    return Rule(lambda: numbered), closed
-
-
-def _with_unused(graph: Graph, closed: Sequence[Any]) -> Graph:
+def with_unused(graph: Graph, closed: Sequence[Proxy]) -> Graph:
     """Return `graph` with further inputs that only its rule reads."""
-    if not closed:
-        return graph
-    with Trace(graph.name, "custom") as trace:
-        extra = [trace.input(type_of(x)).node for x in closed]
-    return Graph(graph.name, [*graph.inputs, *extra], graph.nodes, graph.outputs)
-
-
-def _moving(types: Sequence[ArrayType]) -> list[bool]:
-    return [is_inexact(t.dtype) for t in types]
-
-
-def _jvp_graph(
-    jvp: Callable[..., Any],
-    arguments: Arguments,
-    out_tree: tree.TreeDef,
-    out_types: Sequence[ArrayType],
-) -> tuple[Graph, list[Any]]:
-    """Trace a rule `jvp(primals, tangents)`: from leaves and tangents to results and tangents."""
-    moving = _moving(arguments.types)
-    name = function_name(jvp)
-    with Trace(name, "custom_jvp") as trace:
-        primals = [trace.input(t, "primal") for t in arguments.types]
-        dots = [trace.input(t.tangent(), "tangent") for t in marked(arguments.types, moving)]
-        every = [
-            np.zeros(t.shape, float0) if d is None else d
-            for t, d in zip(arguments.types, spread(dots, moving), strict=True)
-        ]
-        (args, _), (tangents, _) = (arguments.treedef.unflatten(x) for x in (primals, every))
-        found = jvp(args, tangents)
-        if not (isinstance(found, tuple | list) and len(found) == 2):
-            raise ArgumentError(
-                f"custom_jvp: the rule {name} has to return a pair (result, tangent).",
-                advice="Return (primal_out, tangent_out).",
-            )
-        outs = _leaves_like(found[0], out_tree, name, "result")
-        out_dots = _leaves_like(found[1], out_tree, name, "tangent")
-        _check_types(name, "result", outs, out_types)
-        kept = [d for d, t in zip(out_dots, out_types, strict=True) if is_inexact(t.dtype)]
-        _check_types(name, "tangent", kept, [t for t in out_types if is_inexact(t.dtype)])
-        return trace.finish([*outs, *kept]), trace.captures
-
-
-def _vjp_graphs(
-    fwd: Callable[..., Any],
-    bwd: Callable[..., Any],
-    others: Sequence[Any],
-    arguments: Arguments,
-    out_tree: tree.TreeDef,
-    graph: Graph,
-) -> list[tuple[Graph, list[Any]]]:
-    """Trace both parts of a rule for cotangents."""
-    name = function_name(fwd)
-    with Trace(name, "custom_vjp") as trace:
-        args, _ = arguments.treedef.unflatten([trace.input(t, "primal") for t in arguments.types])
-        found = fwd(*args)
-        if not (isinstance(found, tuple | list) and len(found) == 2):
-            raise ArgumentError(
-                f"custom_vjp: {name} has to return a pair (result, residuals).",
-                advice="Return what the function returns, and what bwd needs.",
-            )
-        outs = _leaves_like(found[0], out_tree, name, "result")
-        _check_types(name, "result", outs, graph.output_types)
-        residuals, kept_tree = tree.tree_flatten(found[1])
-        ahead = trace.finish([*outs, *residuals])
-        closed = trace.captures
-    kept_types = ahead.output_types[len(outs) :]
-    return [(ahead, closed), _bwd_graph(bwd, kept_tree, kept_types, out_tree, graph, others)]
-
-
-def _bwd_graph(
-    bwd: Callable[..., Any],
-    kept_tree: tree.TreeDef,
-    kept_types: Sequence[ArrayType],
-    out_tree: tree.TreeDef,
-    graph: Graph,
-    others: Sequence[Any],
-) -> tuple[Graph, list[Any]]:
-    """Trace the part of a rule that pulls cotangents back."""
-    name, types = function_name(bwd), graph.output_types
-    with Trace(name, "custom_vjp") as trace:
-        residuals = kept_tree.unflatten([trace.input(t, "residual") for t in kept_types])
-        cts = [trace.input(t.tangent(), "ct") for t in types if is_inexact(t.dtype)]
-        every = [
-            np.zeros(t.shape, float0) if c is None else c
-            for t, c in zip(types, spread(cts, _moving(types)), strict=True)
-        ]
-        found = bwd(residuals, out_tree.unflatten(every))
-        if not isinstance(found, tuple | list) or len(found) != len(others):
-            shown = len(found) if isinstance(found, tuple | list) else type(found).__name__
-            raise ArgumentError(
-                f"custom_vjp: {name} has to return a tuple of {len(others)} cotangents, got "
-                f"{shown}.",
-                advice="Return one for each argument that is differentiated, None for zero.",
-            )
-        result = [
-            leaf for x, ct in zip(others, found, strict=True) for leaf in _cotangents(name, x, ct)
-        ]
-        return trace.finish(result), trace.captures
-
-
-def _cotangents(name: str, x: Any, ct: Any) -> list[Any]:
-    """Return the cotangents of the leaves of an argument that have derivatives."""
-    leaves, treedef = tree.tree_flatten(x)
-    types = [type_of(leaf) for leaf in leaves]
-    if ct is None:
-        return [zeros(t.tangent()) for t in types if is_inexact(t.dtype)]
-    found, out_tree = tree.tree_flatten(ct, is_leaf=lambda y: y is None)
-    if len(found) != len(leaves):
-        raise ArgumentError(
-            f"custom_vjp: {name} returns a cotangent of another tree than its argument.",
-            values=[("argument", "", str(treedef)), ("cotangent", "", str(out_tree))],
-            advice="Return the same containers.",
-        )
-    result = []
-    for c, t in zip(found, types, strict=True):
-        if is_inexact(t.dtype):
-            c = zeros(t.tangent()) if c is None else c
-            _check_types(name, "cotangent", [c], [t])
-            result.append(c)
-    return result
-
-
-def _leaves_like(value: Any, out_tree: tree.TreeDef, name: str, what: str) -> list[Any]:
-    leaves, found = tree.tree_flatten(value)
-    if found != out_tree:
-        raise ArgumentError(
-            f"{name}: the {what} of the rule has another tree than the function's.",
-            values=[("function", "", str(out_tree)), ("rule", "", str(found))],
-            advice="Return the same containers.",
-        )
-    return leaves
-
-
-def _check_types(name: str, what: str, values: Sequence[Any], types: Sequence[ArrayType]) -> None:
-    for x, t in zip(values, types, strict=True):
-        given = type_of(x)
-        if given.shape != t.shape:
-            raise ShapeError(
-                f"{name}: the {what} of the rule is {given} where {t} is needed.",
-                advice="It has the shape of what it belongs to.",
-            )
-        if given.dtype != t.dtype:
-            raise DTypeError(
-                f"{name}: the {what} of the rule is {given} where {t} is needed.",
-                advice="Convert it with astype.",
-            )
+    inputs = [*graph.inputs, *(unused(x.node) for x in closed)]
+    return rearranged(graph, inputs, graph.outputs) if closed else graph
