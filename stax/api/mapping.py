@@ -19,14 +19,20 @@ from stax.api.tracing import (
     function_name,
     labels,
     trace_function,
+    whole_number,
 )
+from stax.control.held import marked, rearranged
+from stax.control.scan import scan
 from stax.errors import ArgumentError, ArgumentValueError, ShapeError
-from stax.extent import same_shape
+from stax.extent import Extent, same_shape
+from stax.graph import Graph
 from stax.interpreters.batch import batch
 from stax.interpreters.interpret import inline
 from stax.interpreters.simplify import simplify
+from stax.named_axes import bound
 from stax.op import Batch
-from stax.operators.shape import expand_leading, move_axis
+from stax.operators.reshape import reshape, squeeze
+from stax.operators.shape import concatenate, expand_leading, move_axis, slice_in_dim
 from stax.trace import type_of
 from stax.types import ArrayType, canonical_axis
 
@@ -41,44 +47,51 @@ def vmap(
     axis_size: int | None = None,
     spmd_axis_name: Any = None,
     sum_match: bool = False,
+    *,
+    chunk: int | None = None,
 ) -> Callable[..., Any]:
     """Return `fun` mapped over an axis of its arguments.
 
     `in_axes` is an axis, None (not mapped), or a pytree of them that is a prefix of the positional
     arguments; keyword arguments are mapped over axis 0.  `out_axes` is one for the result.  Ops
-    inside refer to the axis by `axis_name`.  `axis_size` is needed only if no argument is mapped;
-    `spmd_axis_name` and `sum_match` are accepted for JAX programs and change nothing here.
+    inside refer to the axis by `axis_name` (see `stax.lax.psum`), which hides that of an enclosing
+    vmap.  `axis_size` is needed only if no argument is mapped; `spmd_axis_name` and `sum_match` are
+    accepted for JAX programs and change nothing here.
 
-    Raises ShapeError when sizes of mapped axes differ, ArgumentValueError when nothing is mapped.
+    With `chunk` so many elements are mapped at a time, in a loop, which bounds the memory that
+    intermediate values take.  Reverse mode through the loop keeps residuals of all elements; map a
+    gradient, or `checkpoint(fun)`, to bound those too.
+
+    Raises ShapeError when sizes of mapped axes differ, ArgumentValueError when nothing is mapped,
+    or for `chunk` below 1 or together with `axis_name`, ArgumentError for a name that is not
+    hashable.
     """
     check_callable("vmap", fun)
-    if isinstance(in_axes, list):
-        in_axes = tuple(in_axes)
+    _check_name(axis_name)
+    chunk = _checked_chunk(chunk, axis_name)
 
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         arguments = flatten_arguments("vmap", args, kwargs)
-        axes = _in_axes(in_axes, args, kwargs)
         names = labels(fun, args, kwargs)
-        axes = [
-            None if a is None else canonical_axis(a, t.ndim, f"vmap: in_axes of {n}:")
-            for a, t, n in zip(axes, arguments.types, names, strict=True)
-        ]
+        axes = _canonical(_in_axes(in_axes, args, kwargs), arguments.types, names)
         size = _mapped_size(arguments, axes, names, axis_size)
         flags = [a is not None for a in axes]
         types = [_without(t, a) for t, a in zip(arguments.types, axes, strict=True)]
         values = [None if f else x for x, f in zip(arguments.leaves, flags, strict=True)]
-        traced = trace_function(
-            fun, arguments, "vmap", values=values, mapped=True, types=types, names=names
-        )
-        graph, batched = batch(
-            traced.graph, Batch(size, axis_name), flags + [False] * len(traced.captures)
-        )
+        with bound(axis_name, size):
+            traced = trace_function(
+                fun, arguments, "vmap", values=values, mapped=True, types=types, names=names
+            )
         leaves = [
             x if a is None else move_axis(x, a, 0)
             for x, a in zip(arguments.leaves, axes, strict=True)
         ]
-        outs = inline(simplify(graph), [*leaves, *traced.captures])
+        operands, flags = [*leaves, *traced.captures], traced.input_flags(flags)
+        if chunk is None:
+            outs, batched = _whole(traced.graph, Batch(size, axis_name), flags, operands)
+        else:
+            outs, batched = _in_chunks(traced.graph, size, chunk, flags, operands)
         name = function_name(fun)
         wanted = _out_axes(out_axes, traced.out_tree, name)
         return traced.out_tree.unflatten(
@@ -88,8 +101,74 @@ def vmap(
     return mapped
 
 
+def _whole(
+    graph: Graph, axis: Batch, flags: Sequence[bool], operands: Sequence[Any]
+) -> tuple[list[Any], list[bool]]:
+    """Return the results of `graph` mapped over operands that are flagged, and flags of them."""
+    mapped, batched = batch(graph, axis, flags)
+    return inline(simplify(mapped), operands), batched
+
+
+def _in_chunks(
+    graph: Graph, size: Any, chunk: int, flags: Sequence[bool], operands: Sequence[Any]
+) -> tuple[list[Any], list[bool]]:
+    """Return the same from a loop over chunks, and of what is left after the last."""
+    if isinstance(size, Extent):
+        raise ArgumentValueError(
+            f"vmap: chunk needs a size that is known, not {size}.",
+            advice="Leave out dynamic=, or chunk.",
+        )
+    if size <= chunk:
+        return _whole(graph, Batch(size), flags, operands)
+    mapped, batched = batch(graph, Batch(chunk), flags)
+    count, left = divmod(size, chunk)
+    end = count * chunk
+    chunks = [
+        reshape(slice_in_dim(x, 0, end), (count, chunk, *x.shape[1:]))
+        for x in marked(operands, flags)
+    ]
+    body = simplify(mapped)
+    fixed = [not f for f in flags]
+    inputs = [*marked(body.inputs, fixed), *marked(body.inputs, flags)]
+    body = rearranged(body, inputs, body.outputs)
+    found = scan(body, marked(operands, fixed), [], chunks, count)
+    outs = [
+        reshape(y, (end, *y.shape[2:])) if f else squeeze(slice_in_dim(y, 0, 1), 0)
+        for y, f in zip(found, batched, strict=True)
+    ]
+    if not left:
+        return outs, batched
+    rest = [slice_in_dim(x, end, size) if f else x for x, f in zip(operands, flags, strict=True)]
+    others, _ = _whole(graph, Batch(left), flags, rest)
+    outs = [concatenate([a, b]) if f else a for a, b, f in zip(outs, others, batched, strict=True)]
+    return outs, batched
+
+
+def _checked_chunk(chunk: Any, axis_name: Any) -> int | None:
+    if chunk is None:
+        return None
+    if axis_name is not None:
+        raise ArgumentValueError(
+            f"vmap: chunk={chunk} cannot be given with axis_name={axis_name!r}: a collective needs "
+            "all elements of the axis at once.",
+            advice="Leave out one of them.",
+        )
+    return whole_number("vmap: chunk", chunk, 1)
+
+
+def _check_name(axis_name: Any) -> None:
+    try:
+        hash(axis_name)
+    except TypeError:
+        raise ArgumentError(
+            f"vmap: the axis_name {axis_name!r} is not hashable.", advice="Use a string."
+        ) from None
+
+
 def _in_axes(in_axes: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Axis]:
     """Return the axis of each leaf of `(args, kwargs)`."""
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
     if not isinstance(in_axes, int | tuple | type(None)):
         raise ArgumentError(
             f"vmap: in_axes is an axis, None, or a tuple or list of them, got {in_axes!r}.",
@@ -113,6 +192,16 @@ def _in_axes(in_axes: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[
                 advice="Give an axis or None for the argument, or for each part of it.",
             ) from None
     return axes + [0] * len(tree.tree_leaves(kwargs))
+
+
+def _canonical(
+    axes: Sequence[Axis], types: Sequence[ArrayType], names: Sequence[str]
+) -> list[Axis]:
+    """Return axes counted from the front; raises ShapeError when one is out of range."""
+    return [
+        None if a is None else canonical_axis(a, t.ndim, f"vmap: in_axes of {n}:")
+        for a, t, n in zip(axes, types, names, strict=True)
+    ]
 
 
 def _out_axes(out_axes: Any, out_tree: tree.TreeDef, name: str) -> list[Axis]:

@@ -7,13 +7,14 @@ own `if` and `while` on traced values are errors under jit: these functions take
 from __future__ import annotations
 
 import functools
-import operator
+import inspect
 from builtins import map as map_
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from stax import control, tree
 from stax.api.abstract import ShapeDtypeStruct
+from stax.api.checkpoint import checkpoint
 from stax.api.mapping import vmap
 from stax.api.tracing import (
     Traced,
@@ -21,13 +22,17 @@ from stax.api.tracing import (
     flatten_arguments,
     function_name,
     trace_function,
+    whole_number,
 )
+from stax.config import config
+from stax.control.while_loop import Limit
 from stax.errors import ArgumentError, ArgumentValueError, DTypeError, ShapeError
 from stax.extent import Extent
 from stax.graph import Graph
 from stax.interpreters.interpret import inline
+from stax.lax import unstaged
 from stax.numpy import joining
-from stax.numpy.elementwise import clip
+from stax.numpy.elementwise import clip, minimum
 from stax.operators.elementwise import convert
 from stax.operators.reshape import reshape
 from stax.operators.shape import slice_in_dim
@@ -53,7 +58,8 @@ def cond(
     `pred` is a scalar: a bool, or a number that counts as true if it is not 0.  Both functions
     return one tree of arrays of one shape and dtype each.  `linear` changes nothing.
 
-    Raises ShapeError if `pred` is not a scalar, ArgumentError if the results differ.
+    Raises ShapeError if `pred` is not a scalar, ArgumentError if the results differ, or if one of
+    the functions does not take the operands.
     """
     given = operands if operand is None else (operand,)
     type_ = type_of(pred)
@@ -73,8 +79,8 @@ def switch(
 ) -> Any:
     """Return `branches[index](*operands)`; `index`, a scalar integer, is clamped.
 
-    Raises ArgumentValueError without branches, ArgumentError if their results differ, ShapeError
-    and DTypeError if `index` is not a scalar integer.
+    Raises ArgumentValueError without branches, ArgumentError if their results differ or one does
+    not take the operands, ShapeError and DTypeError if `index` is not a scalar integer.
     """
     given = operands if operand is None else (operand,)
     if not branches:
@@ -91,7 +97,7 @@ def switch(
             f"switch: the index has to be an integer, got {type_}.", advice="Convert with astype."
         )
     if len(branches) == 1:
-        return branches[0](*given)
+        return _fitting("switch", branches, given, lambda: branches[0](*given))
     number = convert(clip(index, 0, len(branches) - 1), int32)
     return _choose("switch", number, tuple(branches), given)
 
@@ -101,8 +107,14 @@ def _choose(
 ) -> Any:
     for f in branches:
         check_callable(name, f)
+    number = unstaged.known_integer(index) if config.disable_jit else None
+    if number is not None:
+        found = _fitting(name, branches, operands, lambda: branches[number](*operands))
+        return tree.tree_map(as_array, found)
     arguments = flatten_arguments(name, operands, {})
-    traced = [trace_function(f, arguments, name) for f in branches]
+    traced = _fitting(
+        name, branches, operands, lambda: [trace_function(f, arguments, name) for f in branches]
+    )
     for other in traced[1:]:
         _check_same(f"{name}: branches return", traced[0], other)
     captures = [x for t in traced for x in t.captures]
@@ -113,6 +125,39 @@ def _choose(
         graphs.append(_branch(t, arguments.types, captures, before, weak))
     found = control.switch(index, graphs, *arguments.leaves, *captures)
     return traced[0].out_tree.unflatten(found)
+
+
+def _fitting(
+    name: str,
+    branches: Sequence[Callable[..., Any]],
+    operands: Sequence[Any],
+    run: Callable[[], Any],
+) -> Any:
+    """Return `run()`; ArgumentError in place of Python's TypeError for a branch of other parameters
+    than the operands."""
+    try:
+        return run()
+    except TypeError:
+        places = ["false_fun", "true_fun"] if name == "cond" else map_(str, range(len(branches)))
+        for place, f in zip(places, branches, strict=True):
+            _check_parameters(f"{name}: branch {place}", f, len(operands))
+        raise
+
+
+def _check_parameters(what: str, f: Callable[..., Any], count: int) -> None:
+    """Raise ArgumentError if `f` cannot be called with `count` arguments."""
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        raise ArgumentError(
+            f"{what}, {function_name(f)}{signature}, is given {count} operand{'s' * (count != 1)}: "
+            f"{error}.",
+            advice="Every branch takes all operands.",
+        ) from None
 
 
 def _weak(traced: Traced) -> list[bool]:
@@ -157,27 +202,87 @@ def _check_same(what: str, first: Traced, second: Traced) -> None:
 
 
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    *,
+    max_steps: int | None = None,
+    checkpoint_every: int | None = None,
 ) -> Any:
     """Apply `body_fun` to `init_val`, a tree of arrays, as long as `cond_fun` of it holds.
 
-    `body_fun` returns what it is given: the same tree, shapes and dtypes.  Forward mode works;
-    reverse mode needs a loop of known length, `fori_loop` or `scan`.
+    `body_fun` returns what it is given: the same tree, shapes and dtypes.  Unlike in JAX reverse
+    mode works too: the loop then keeps what the backward pass needs of every step, in memory that
+    grows with their number.  With `checkpoint_every` it keeps the carry once in so many steps, and
+    takes the steps between again.  A loop that has not ended after `max_steps` steps (of any lane,
+    under vmap) is an error.
 
-    Raises ArgumentError if the carry changes, DTypeError if the condition is not a scalar bool.
+    Raises ArgumentError if the carry changes, DTypeError if the condition is not a scalar bool,
+    ArgumentValueError for numbers of steps that make no sense (ArgumentError for those that are no
+    integers), and StepLimitError when it runs.
     """
     check_callable("while_loop", cond_fun)
     check_callable("while_loop", body_fun)
+    most = _steps("while_loop", "max_steps", max_steps, 0)
+    every = _steps("while_loop", "checkpoint_every", checkpoint_every, 1)
+    if every is not None:
+        return _while_checkpointed(cond_fun, body_fun, init_val, most, every)
+    return _while(cond_fun, body_fun, init_val, None if most is None else Limit(most, most))
+
+
+def _steps(loop: str, name: str, value: Any, least: int) -> int | None:
+    """Return a number of steps, if it is given; raises for one that makes no sense."""
+    return None if value is None else whole_number(f"{loop}: {name}", value, least)
+
+
+def _while_checkpointed(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    most: int | None,
+    every: int,
+) -> Any:
+    """Apply a loop whose steps are loops of `every` steps, of which only the carry is kept."""
+
+    @checkpoint
+    def piece(carry: Any) -> Any:
+        done, value = carry
+        left = every if most is None else minimum(every, most - done)
+        steps, value = _while(
+            lambda c: (c[0] < left) & cond_fun(c[1]),
+            lambda c: (c[0] + 1, body_fun(c[1])),
+            (full((), 0, int32), value),
+            None,
+        )
+        return done + steps, value
+
+    limit = None if most is None else Limit(-(-most // every), most)
+    start = (full((), 0, int32), init_val)
+    return _while(lambda carry: cond_fun(carry[1]), piece, start, limit)[1]
+
+
+def _while(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    limit: Limit | None,
+) -> Any:
+    if config.disable_jit and limit is None:
+        result = unstaged.while_loop(cond_fun, body_fun, init_val)
+        if result is not unstaged.UNKNOWN:
+            return result
     carry, body = _traced_carry("while_loop", body_fun, init_val)
     arguments = flatten_arguments("while_loop", (init_val,), {})
     held = trace_function(cond_fun, arguments, "while_loop", types=[type_of(x) for x in carry])
-    if [(t.dtype, t.shape) for t in held.graph.output_types] != [(bool_, ())]:
+    is_bool = [(t.dtype, t.shape) for t in held.graph.output_types] == [(bool_, ())]
+    if not is_bool or held.out_tree != tree.tree_structure(0):
+        returned = held.out_tree.unflatten(list(held.graph.output_types))
         raise DTypeError(
-            f"while_loop: the condition has to be a bool[], got {held.graph.output_types}.",
+            f"while_loop: the condition has to be a bool[], got {returned}.",
             advice="Return one comparison of scalars; reduce with any or all.",
         )
     found = control.while_loop(
-        _consts_first(held), _consts_first(body), held.captures, body.captures, carry
+        _consts_first(held), _consts_first(body), held.captures, body.captures, carry, limit
     )
     return body.out_tree.unflatten(found)
 
@@ -189,11 +294,12 @@ def fori_loop(
     init_val: Any,
     *,
     unroll: int | bool | None = None,
+    checkpoint_every: int | None = None,
 ) -> Any:
     """Return `init_val` after `body_fun(i, value)` for each integer i from `lower` up to `upper`.
 
-    With bounds that are known it is a `scan` and has a reverse mode; else a `while_loop`.
-    `unroll` is accepted and changes nothing.
+    With bounds that are known it is a `scan`, else a `while_loop`; both have a reverse mode, and
+    `checkpoint_every`.  `unroll` is accepted and changes nothing.
 
     Raises DTypeError if a bound is not an integer.
     """
@@ -212,13 +318,17 @@ def fori_loop(
             i, value = carry
             return (i + 1, body_fun(i, value)), None
 
-        (_, result), _ = scan(step, (start, init_val), None, length=max(0, last - first))
+        n = max(0, last - first)
+        (_, result), _ = scan(
+            step, (start, init_val), None, length=n, checkpoint_every=checkpoint_every
+        )
         return result
     end = _typed(upper, ArrayType(dtype, (), weak))
     return while_loop(
         lambda carry: carry[0] < end,
         lambda carry: (carry[0] + 1, body_fun(*carry)),
         (start, init_val),
+        checkpoint_every=checkpoint_every,
     )[1]
 
 
@@ -230,18 +340,27 @@ def scan(
     reverse: bool = False,
     unroll: int | bool = 1,
     _split_transpose: bool = False,
+    *,
+    checkpoint_every: int | None = None,
 ) -> tuple[Any, Any]:
     """Apply `f(carry, x) -> (carry, y)` along the leading axis of `xs`, a tree of arrays.
 
     Returns the last carry and the results stacked along a leading axis, in the order of `xs`, also
     with `reverse`, which goes from the last element to the first.  `length` is needed if `xs` is
-    empty.  `unroll` is accepted and changes nothing.
+    empty.  `unroll` is accepted and changes nothing.  With `checkpoint_every` reverse mode keeps
+    the carry once in so many steps or a few less, and takes the steps between again.
 
-    Raises ArgumentError if the carry changes its tree or types, ShapeError if lengths differ.
+    Raises ArgumentError if the carry changes its tree or types, ShapeError if lengths differ,
+    ArgumentValueError, or ArgumentError, if `length` or `checkpoint_every` is no number of steps.
     """
     check_callable("scan", f)
     elements = flatten_arguments("scan", (xs,), {})
     steps = _length(elements.types, length)
+    every = _steps("scan", "checkpoint_every", checkpoint_every, 1)
+    if every is not None and steps:
+        return _scan_checkpointed(f, init, xs, steps, bool(reverse), every)
+    if config.disable_jit and isinstance(steps, int) and steps:
+        return unstaged.scan(_returning_pairs(f), init, xs, steps, bool(reverse))
     structs = [ShapeDtypeStruct.of(t.without_leading()) for t in elements.types]
     x = tree.tree_unflatten(tree.tree_structure(xs), structs)
     carry, traced = _traced_carry("scan", _returning_pairs(f), init, x)
@@ -250,6 +369,52 @@ def scan(
     )
     last, ys = traced.out_tree.unflatten(found)
     return last, ys
+
+
+def _scan_checkpointed(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    length: Any,
+    reverse: bool,
+    every: int,
+) -> tuple[Any, Any]:
+    """Scan over pieces of `every` steps, and a last one of those left, of which each is a scan
+    that is computed again; the last piece is the first part of `xs` if the order is reversed.
+    """
+    if isinstance(length, Extent):
+        raise ArgumentValueError(
+            f"scan: checkpoint_every needs a length that is known, not {length}.",
+            advice="Leave out dynamic=, or checkpoint_every.",
+        )
+
+    every = _without_rest(length, every)
+
+    def piece(carry: Any, x: Any, n: int = every) -> tuple[Any, Any]:
+        return scan(f, carry, x, length=n, reverse=reverse)
+
+    count, left = divmod(length, every)
+    start, stop = (left, length) if reverse else (0, count * every)
+    if not count:
+        return checkpoint(lambda c, x: piece(c, x, left))(init, xs)
+    blocks = tree.tree_map(lambda x: _cut(_part(x, start, stop), count), xs)
+    # In the body of a loop nothing merges what is computed again with the first time.
+    again = checkpoint(piece, prevent_cse=False)
+    carry, ys = scan(again, init, blocks, length=count, reverse=reverse)
+    ys = tree.tree_map(_joined, ys)
+    if not left:
+        return carry, ys
+    rest = tree.tree_map(lambda x: _part(x, 0, left) if reverse else _part(x, stop, length), xs)
+    carry, others = checkpoint(lambda c, x: piece(c, x, left))(carry, rest)
+    parts = (others, ys) if reverse else (ys, others)
+    return carry, tree.tree_map(lambda a, b: joining.concatenate([a, b]), *parts)
+
+
+def _without_rest(length: int, every: int) -> int:
+    """Return the most steps up to `every` that leave no shorter piece, for which arrays would have
+    to be cut and copied; `every` itself where that were less than half as many."""
+    fitting = range(every, every // 2, -1) if every < length else ()
+    return next((n for n in fitting if length % n == 0), every)
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
@@ -264,13 +429,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     leaves = tree.tree_leaves(xs)
     length = _length([type_of(x) for x in leaves], None)
     whole = length // batch_size * batch_size
-    rows = (length // batch_size, batch_size)
     many = vmap(f)
-    blocks = tree.tree_map(
-        lambda x: reshape(_part(x, 0, whole), (*rows, *type_of(x).shape[1:])), xs
-    )
-    done = scan(lambda _, x: ((), many(x)), (), blocks)[1]
-    done = tree.tree_map(lambda y: reshape(y, (whole, *type_of(y).shape[2:])), done)
+    blocks = tree.tree_map(lambda x: _cut(_part(x, 0, whole), length // batch_size), xs)
+    done = tree.tree_map(_joined, scan(lambda _, x: ((), many(x)), (), blocks)[1])
     if whole == length:
         return done
     rest = many(tree.tree_map(lambda x: _part(x, whole, length), xs))
@@ -281,6 +442,18 @@ def _part(x: Any, start: int, stop: int) -> Any:
     return slice_in_dim(as_array(x), start, stop)
 
 
+def _cut(x: Any, count: int) -> Any:
+    """Return an array cut along its leading axis into `count` pieces of one length."""
+    n, *rest = x.shape
+    return reshape(x, (count, n // max(count, 1), *rest))
+
+
+def _joined(x: Any) -> Any:
+    """Return an array of pieces as one: the inverse of `_cut`."""
+    count, n, *rest = x.shape
+    return reshape(x, (count * n, *rest))
+
+
 def _length(types: Sequence[ArrayType], length: int | None) -> Any:
     """Return the length of the leading axes, which all are the same; raises ShapeError."""
     for t in types:
@@ -289,7 +462,9 @@ def _length(types: Sequence[ArrayType], length: int | None) -> Any:
                 f"scan: xs holds {t}, which has no axis to go along.",
                 advice="Close over what is the same in every step.",
             )
-    found = [t.shape[0] for t in types] + ([] if length is None else [operator.index(length)])
+    found = [t.shape[0] for t in types]
+    if length is not None:
+        found.append(whole_number("scan: length", length, 0, "It is the number of steps."))
     if not found:
         raise ArgumentValueError("scan: there is no xs and no length.", advice="Pass length=.")
     if any(n != found[0] for n in found):
