@@ -7,6 +7,7 @@ so the split by dependence never looks inside a node; plain forward mode keeps o
 
 from __future__ import annotations
 
+from stax.control import taylor
 from stax.control.call import Call, call
 from stax.control.checkpoint import Checkpoint
 from stax.control.held import HoldsGraphs, with_graphs
@@ -15,6 +16,6 @@ from stax.control.switch import Switch, switch
 from stax.control.while_loop import While, while_loop
 
 __all__ = [
-    "Call", "Checkpoint", "HoldsGraphs", "Scan", "Switch", "While", "call", "scan", "switch", 
-    "while_loop", "with_graphs",
+    "Call", "Checkpoint", "HoldsGraphs", "Scan", "Switch", "While", "call", "scan", "switch",
+    "taylor", "while_loop", "with_graphs",
 ]  # fmt: skip

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from stax.errors import ShapeError
-from stax.graph import Graph, Input, Node, held_graphs
+from stax.errors import ShapeError, UnsupportedError
+from stax.graph import Graph, Input, Node, Project, held_graphs, multiple
+from stax.interpreters.interpret import interpret
+from stax.interpreters.masks import Masked
 from stax.op import ORDERED, Batch, Op
 from stax.operators.broadcast import expand_leading
-from stax.trace import zeros
+from stax.trace import Trace, bind, project, results, zeros
 from stax.types import ArrayType
 
 
@@ -20,6 +22,7 @@ class HoldsGraphs(Op):
 
     interned: ClassVar[bool] = False
     holds_graph: ClassVar[bool] = True
+    ends: ClassVar[bool] = True  # whatever the values are
 
     @property
     def effect(self) -> str | None:  # type: ignore[override]
@@ -31,7 +34,40 @@ class HoldsGraphs(Op):
         """The graph that the op is an application of, if that is all it does."""
         return None
 
+    @property
+    def by_lane(self) -> bool:  # type: ignore[override]
+        return any(node.op.by_lane for graph in held_graphs(self) for node in graph.nodes)
+
+    @property
+    def linear_after(self) -> int | None:
+        """After how many operands those come in which the op is linear; None: its graphs say."""
+        return None
+
+    def transpose(self, ct: Any, *inputs: Any) -> Sequence[Any]:
+        masked = [None if c is None else Masked(c, None) for c in ct]
+        found = self.pull(masked, [False] * len(inputs), *inputs)
+        return [None if c is None else c.value for c in found]
+
+    def pull(
+        self, cts: Sequence[Masked | None], care: Sequence[bool], *inputs: Any
+    ) -> Sequence[Masked | None]:
+        """Return the cotangents of the inputs, with masks where `care` says that those matter.
+
+        An op has this rule or `transpose`, from which the other follows; without masks here.
+        """
+        found = self.transpose([None if c is None else c.value for c in cts], *inputs)
+        return [None if c is None else Masked(c, None) for c in found]
+
+    def masks_matter(self, flags: Sequence[bool], care: Sequence[bool]) -> Sequence[bool]:
+        """Say for which results masks of cotangents matter to `pull`, or nothing if for none.
+
+        The op is linear in what is flagged; `care` says for which operands masks matter.
+        """
+        return []
+
     def names_axis(self, axis_name: Any) -> bool:
+        if axis_name is None:
+            return False
         nodes = (node for graph in held_graphs(self) for node in graph.nodes)
         return any(node.op.names_axis(axis_name) for node in nodes)
 
@@ -51,7 +87,7 @@ def with_graphs(op: HoldsGraphs, change: Callable[[Graph], Graph]) -> HoldsGraph
     """Return `op` with each of its graphs replaced by `change` of it."""
 
     def changed(value: Any) -> Any:
-        if isinstance(value, tuple):
+        if type(value) is tuple:
             return tuple(map(changed, value))
         return change(value) if isinstance(value, Graph) else value
 
@@ -63,9 +99,56 @@ def rearranged(graph: Graph, inputs: Sequence[Node], outputs: Sequence[Node]) ->
     return Graph(graph.name, inputs, graph.nodes, outputs)
 
 
+def without(graph: Graph, dropped: Callable[[Node], bool]) -> Graph:
+    """Return `graph`, and what its ops hold, without the effects that are to be `dropped`.
+
+    Those have no results.
+    """
+    if graph.effect is None:
+        return graph
+
+    def rule(node: Node, inputs: list[Any]) -> Any:
+        if isinstance(node.op, Project):
+            return project(inputs[0], node.op.position)
+        if node.op.effect is None:
+            return bind(node.op, *inputs)
+        if isinstance(node.op, HoldsGraphs):
+            return results(bind(with_graphs(node.op, lambda g: without(g, dropped)), *inputs))
+        return () if dropped(node) else bind(node.op, *inputs)
+
+    with Trace(graph.name, "checkpoint") as trace:
+        args = [trace.input(x.type, x.label, source=x.source) for x in graph.inputs]
+        return trace.finish(interpret(graph, args, rule))
+
+
+def repeated(graph: Graph) -> Graph:
+    """Return `graph` as it is computed a second time: without effects, which happened already.
+
+    Raises UnsupportedError if one of them has a result.
+    """
+    found = without(graph, lambda node: not has_results(node))
+    if found.effect is not None:
+        raise UnsupportedError(
+            f"{graph.name}: effects with results are not repeated, and reverse mode computes it "
+            "again.",
+            advice="Call io_callback outside of it, and pass on what it returns.",
+        )
+    return found
+
+
+def has_results(node: Node) -> bool:
+    """Say whether a node has a result, and is not there for its effect alone."""
+    return not multiple(node) or bool(node.type.items)
+
+
 def unused(node: Node) -> Node:
     """Return an input of the type of `node` that nothing reads."""
     return Node(Input(node.label), (), node.type, node.source)
+
+
+def blank(type_: ArrayType) -> Node:
+    """Return an input of `type_` that nothing reads."""
+    return Node(Input("unused"), (), type_)
 
 
 def sections(values: Sequence[Any], *lengths: int) -> list[list[Any]]:

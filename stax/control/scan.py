@@ -1,8 +1,9 @@
 """`scan`: a graph applied along the leading axis of arrays, carrying values from step to step.
 
-In reverse mode the primal loop also returns what each step leaves behind for the backward loop.  A
-residual that is the same in every step is computed once, outside; one that is an element of an
-input is read there again; only the others are stacked.
+In reverse mode the primal loop also returns what each step leaves behind for the backward loop; a
+minimum cut per step chooses what that is (`remat`).  A residual that is the same in every step is
+computed once, outside; one that is an element of an input, or a result, is read there again; only
+the others are stacked.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from stax.control.accumulate import accumulating
+from stax.control.backward import BackwardStep
+from stax.control.call import without_calls
 from stax.control.held import (
     HoldsGraphs,
     check_arguments,
@@ -25,22 +27,28 @@ from stax.control.held import (
     rearranged,
     sections,
     spread,
+    unused,
 )
+from stax.control.lanes import may_not_end
+from stax.control.ragged import closed
+from stax.control.switch import switch
 from stax.errors import MissingRule, ShapeError
-from stax.extent import Dimension, Extent
-from stax.graph import Graph, Node, live
+from stax.extent import Dimension
+from stax.graph import Graph, Input, Node, live
 from stax.interpreters.batch import batch
 from stax.interpreters.evaluate import evaluate
 from stax.interpreters.interpret import inline
 from stax.interpreters.jvp import jvp
 from stax.interpreters.linearize import Linearized, linearize, split
-from stax.interpreters.transpose import dependents, transpose
+from stax.interpreters.masks import Masked
+from stax.interpreters.remat import STANDARD, There, fewer_residuals, report
+from stax.interpreters.transpose import dependents, masks_matter
 from stax.op import Batch, Linear
-from stax.operators.broadcast import splat
-from stax.operators.elementwise import add
+from stax.operators.broadcast import broadcast_in_dim, splat
+from stax.operators.elementwise import convert, select
 from stax.operators.reshape import move_axis
 from stax.trace import Trace, bind, full, results, zeros
-from stax.types import ArrayType, TupleType, storage
+from stax.types import ArrayType, TupleType, bool_, int32, storage
 
 
 class Parts(NamedTuple):
@@ -58,14 +66,19 @@ class Scan(HoldsGraphs):
     Operands are `consts` values that every step is given, `carry` initial values, and arrays.
     `body` takes the same, an element in place of each array, and returns the carry and then
     results, which are stacked; `reverse` goes from the last element to the first.
+
+    With a `length` of None there are as many steps as the operands have elements, and the first of
+    those is a bool: vmap makes it differ from lane to lane, and where it is false a step changes
+    nothing.
     """
 
     body: Graph
-    length: Dimension
+    length: Dimension | None
     reverse: bool
     consts: int
     carry: int
     name: ClassVar[str] = "scan"
+    loops: ClassVar[bool] = True
 
     def parts(self, values: Sequence[Any]) -> Parts:
         """Return the operands, or flags of the operands, by kind."""
@@ -73,20 +86,28 @@ class Scan(HoldsGraphs):
 
     def abstract_eval(self, *types: ArrayType) -> TupleType:
         consts, carry, xs = self.parts(types)
+        length = self.steps(types)
         for t in xs:
-            if not t.shape or t.shape[0] != self.length:
-                raise ShapeError(f"scan: {t} has no leading axis of length {self.length}.")
+            if not t.shape or t.shape[0] != length:
+                raise ShapeError(f"scan: {t} has no leading axis of length {length}.")
         check_arguments("scan", self.body, [*consts, *carry, *(t.without_leading() for t in xs)])
         new, ys = sections(self.body.output_types, self.carry)
         for before, after in zip(carry, new, strict=True):
             if before.strong() is not after.strong():
                 raise ShapeError(f"scan: a step carries {after} where it was given {before}.")
-        return TupleType([*new, *(t.with_leading(self.length) for t in ys)])
+        return TupleType([*new, *(t.with_leading(length) for t in ys)])
+
+    def steps(self, types: Sequence[ArrayType]) -> Dimension:
+        """Return the number of steps for operands of these types."""
+        if self.length is not None:
+            return self.length
+        extent: Dimension = types[self.consts + self.carry].shape[0]
+        return extent
 
     def evaluate(self, *arrays: Any) -> Any:
         consts, carry, xs = self.parts(arrays)
         types = self.body.output_types[self.carry :]
-        length = int(self.length) if not isinstance(self.length, Extent) else len(xs[0])
+        length = self.length if isinstance(self.length, int) else len(xs[0])
         ys = [np.empty((length, *map(int, t.shape)), storage(t.dtype)) for t in types]
         for i in reversed(range(length)) if self.reverse else range(length):
             found = evaluate(self.body, [*consts, *carry, *(x[i] for x in xs)])
@@ -110,27 +131,69 @@ class Scan(HoldsGraphs):
             [*c, *c_dot, *k, *k_dot, *x, *x_dot],
             [*new, *new_dot, *ys, *ys_dot],
         )
-        (c, k, x), (c_dot, k_dot, x_dot) = self.parts(primals), self._dots(primals, tangents, flags)
+        (c, k, x), (c_dot, k_dot, x_dot) = self.parts(primals), self.dots(primals, tangents, flags)
         found = scan(joint, [*c, *c_dot], [*k, *k_dot], [*x, *x_dot], self.length, self.reverse)
         new, new_dot, ys, ys_dot = sections(found, len(k), len(k_dot), len(ys))
         return (*new, *ys), spread([*new_dot, *ys_dot], has_tangent)
 
     def linearize(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         flags = self._flags([t is not None for t in tangents], lambda f: jvp(self.body, f)[1])
-        cut = linearize(self.body, flags, self._wanted(flags))
-        kept = _Residuals(self, cut, flags, primals)
+        kept, has_tangent = self.residuals(flags, primals)
         consts, carry, xs = self.parts(primals)
         found = scan(kept.primal, consts, carry, xs, self.length, self.reverse)
         outs, stacked = sections(found, len(self.body.outputs))
-        c_dot, k_dot, x_dot = self._dots(primals, tangents, flags)
-        fixed, each = kept.values(stacked)
-        moved = scan(
-            kept.linear, [*fixed, *c_dot], k_dot, [*each, *x_dot], self.length, self.reverse
-        )
-        return tuple(outs), spread(moved, cut.has_tangent)
+        dots = self.dots(primals, tangents, flags)
+        moved = self.linear_loop(kept, [*outs[self.carry :], *stacked], dots, xs[:1])
+        return tuple(outs), spread(moved, has_tangent)
 
-    def transpose(self, ct: Any, *inputs: Any) -> Sequence[Any]:
-        flags = self._linear([isinstance(x, Linear) for x in inputs])
+    def residuals(
+        self, flags: Sequence[bool], primals: Sequence[Any]
+    ) -> tuple[Residuals, list[bool]]:
+        """Linearize a step in what is flagged; returns its parts, and which results have tangents.
+
+        Values of `primals` that a step does not keep may be None.
+        """
+        cut = linearize(self.body, flags, self._wanted(flags))
+        return Residuals(self, self._minimal(cut), flags, primals), cut.has_tangent
+
+    def linear_loop(
+        self, kept: Residuals, stacked: Sequence[Any], dots: Parts, going: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """Apply the linear part of a step along what the primal loop stacked."""
+        fixed, each = kept.values(stacked)
+        linear = kept.linear
+        if self.length is None:
+            at = len(fixed) + len(dots.consts) + len(dots.carry)
+            fresh = Node(Input("going"), (), ArrayType(bool_, going[0].type.shape[1:]))
+            linear = rearranged(
+                linear, [*linear.inputs[:at], fresh, *linear.inputs[at:]], linear.outputs
+            )
+            each = [*going, *each]
+        consts, xs = [*fixed, *dots.consts], [*each, *dots.xs]
+        return scan(linear, consts, dots.carry, xs, self.length, self.reverse)
+
+    def _minimal(self, cut: Linearized) -> Linearized:
+        """Return the parts of the body with the residuals between them that cost least."""
+        count = len(self.body.outputs)
+        cut = Linearized(*closed(without_calls(cut.primal), count, cut.linear), cut.has_tangent)
+        graph = cut.primal
+        inputs = self.parts(graph.inputs)
+        varying = _varying(graph, inputs)
+        fixed = [x for x in (*graph.inputs, *graph.nodes) if x not in varying]
+        there = dict.fromkeys(fixed, There("the same in every step"))
+        there |= dict.fromkeys(inputs.carry, There("carried into the step", STANDARD.byte, False))
+        there |= dict.fromkeys(inputs.xs, There("an element of an argument"))
+        there |= dict.fromkeys(graph.outputs[self.carry : count], There("a result of the step"))
+        found = fewer_residuals(graph, cut.linear, count, there)
+        steps = self.length if isinstance(self.length, int) else 1
+        which = f"each of {self.length} steps" if self.length is steps else "each step"
+        report(f"{self.body.name}, {which}", found.cut, graph.outputs[count:], steps)
+        return Linearized(found.known, found.unknown, cut.has_tangent)
+
+    def pull(
+        self, cts: Sequence[Masked | None], care: Sequence[bool], *inputs: Any
+    ) -> Sequence[Masked | None]:
+        flags = self.linear_flags([isinstance(x, Linear) for x in inputs])
         linear = self.parts(flags)
         for x, f in zip(self.parts(inputs).carry, linear.carry, strict=True):
             # Tangents that start as zero are carried too, though they depend on nothing linear.
@@ -140,29 +203,28 @@ class Scan(HoldsGraphs):
                     advice="Linearize the function first: stax.linearize, stax.vjp or stax.grad.",
                 )
         if not all(linear.carry):
-            return self._transpose_of_rest(flags, ct, inputs)
+            return self._pull_of_rest(flags, cts, care, inputs)
         known = self.parts([None if f else x for x, f in zip(inputs, flags, strict=True)])
-        back = self._transposed(flags)
-        types = self.abstract_eval(*(x.type for x in inputs)).items
-        cts = [zeros(t) if c is None else c for c, t in zip(ct, types, strict=True)]
-        carried, ys = sections(cts, self.carry)
-        sums = [
-            zeros(x.type)
-            for x, f in zip(self.parts(inputs).consts, linear.consts, strict=True)
-            if f
-        ]
+        back = BackwardStep(self, flags, cts, self._caring(flags, care))
         found = scan(
-            back,
+            back.graph,
             given(known.consts),
-            [*carried, *sums],
-            [*given(known.xs), *ys],
+            back.carry(),
+            [*given(known.xs), *back.elements()],
             self.length,
             not self.reverse,
         )
-        carried, sums, xs = sections(found, self.carry, len(sums))
-        return [*spread(sums, linear.consts), *carried, *spread(xs, linear.xs)]
+        return spread(back.spread(found), flags)
 
-    def _linear(self, flags: Sequence[bool]) -> list[bool]:
+    def masks_matter(self, flags: Sequence[bool], care: Sequence[bool]) -> Sequence[bool]:
+        flags = self.linear_flags(flags)
+        return masks_matter(self.body, flags, self._caring(flags, care))
+
+    def _caring(self, flags: Sequence[bool], care: Sequence[bool]) -> list[bool]:
+        """Return for which inputs of the body masks matter: by `care`, and by what is carried."""
+        return self._flags(care, lambda now: masks_matter(self.body, flags, now))
+
+    def linear_flags(self, flags: Sequence[bool]) -> list[bool]:
         """Return which operands are linear: those flagged, and what is carried and made of them."""
 
         def after(now: list[bool]) -> list[bool]:
@@ -172,53 +234,49 @@ class Scan(HoldsGraphs):
 
         return self._flags(flags, after)
 
-    def _transpose_of_rest(self, flags: Sequence[bool], ct: Any, inputs: Sequence[Any]) -> Any:
+    def _pull_of_rest(
+        self, flags: Sequence[bool], cts: Any, care: Sequence[bool], inputs: Sequence[Any]
+    ) -> Any:
         """Transpose a loop that carries values, a counter say, beside what it is linear in.
 
         A loop of its own computes the values; the linear one is given them element by element.
         """
         cut = split(self.body, flags)
+        early, late = closed(cut.known, sum(cut.is_known), cut.unknown)
         linear, known = self.parts(flags), self.parts([not f for f in flags])
         consts, carry, xs = self.parts(inputs)
         outs = scan(
-            cut.known,
+            early,
             marked(consts, known.consts),
             marked(carry, known.carry),
             marked(xs, known.xs),
             self.length,
             self.reverse,
         )
-        residuals = outs[sum(cut.is_known) :]
-        kept, moving = sections(cut.unknown.inputs, len(residuals))
+        residuals = list(outs[sum(cut.is_known) :])
+        kept, moving = sections(late.inputs, len(residuals))
         c, k, x = sections(moving, sum(linear.consts), sum(linear.carry))
-        body = rearranged(cut.unknown, [*c, *k, *kept, *x], cut.unknown.outputs)
+        if self.length is None:
+            kept, residuals = (
+                [unused(self.parts(self.body.inputs).xs[0]), *kept],
+                [xs[0], *residuals],
+            )
+        body = rearranged(late, [*c, *k, *kept, *x], late.outputs)
         rest = Scan(body, self.length, self.reverse, len(c), len(k))
         given_ = [*marked(consts, linear.consts), *marked(carry, linear.carry)]
         operands = [*given_, *residuals, *marked(xs, linear.xs)]
-        cts = marked(ct, [not f for f in cut.is_known])
-        found = rest.transpose(cts, *operands)
+        cts = marked(cts, [not f for f in cut.is_known])
+        before, after = sections(marked(care, flags), len(given_))
+        care = [*before, *[False] * len(residuals), *after]
+        found = rest.pull(cts, care, *operands)
         return spread([*found[: len(given_)], *found[len(given_) + len(residuals) :]], flags)
 
-    def _transposed(self, flags: Sequence[bool]) -> Graph:
-        """Return the body of the backward loop, which carries cotangents and sums of them."""
-        back, _ = transpose(self.body, flags, [True] * sum(flags))
-        linear = self.parts(flags)
-        known = sections(back.inputs, linear.consts.count(False), linear.xs.count(False))
-        with Trace(self.body.name, "transpose") as trace:
-            consts = [trace.input(x.type, x.label) for x in known[0]]
-            carried = [trace.input(x.type, "ct") for x in known[2][: self.carry]]
-            sums = [
-                trace.input(x.type, "sum")
-                for x in marked(self.body.inputs[: self.consts], linear.consts)
-            ]
-            xs = [trace.input(x.type, x.label) for x in known[1]]
-            ys = [trace.input(x.type, "ct") for x in known[2][self.carry :]]
-            found = inline(back, [*consts, *xs, *carried, *ys])
-            grown, carried, xs = sections(found, len(sums), self.carry)
-            totals = [add(a, b) for a, b in zip(sums, grown, strict=True)]
-            return accumulating(trace.finish([*carried, *totals, *xs]))
-
     def batch(self, batch_: Batch, flags: Sequence[bool], *inputs: Any) -> Any:
+        going = self.body.inputs[self.consts + self.carry] if self.length is None else None
+        by_lane = going is not None and self.parts(flags).xs[0] and not going.type.shape
+        return (self._by_lane() if by_lane else self)._batch(batch_, flags, inputs)
+
+    def _batch(self, batch_: Batch, flags: Sequence[bool], inputs: Sequence[Any]) -> Any:
         starts = self.parts(flags).carry
         flags = self._flags(flags, lambda f: batch(self.body, batch_, f)[1])
         graph, batched = batch(self.body, batch_, flags, self._wanted(flags))
@@ -233,6 +291,31 @@ class Scan(HoldsGraphs):
         ]
         return (*carry, *ys), batched
 
+    def _by_lane(self) -> Scan:
+        """Return the loop with steps that change nothing where the first element is false."""
+        with Trace(self.body.name, "vmap") as trace:
+            args = [trace.input(x.type, x.label) for x in self.body.inputs]
+            _, carry, xs = self.parts(args)
+            if may_not_end(self.body):  # a branch that is not taken is not run for nothing
+                index = convert(xs[0], int32)
+                outs = list(switch(index, [self._nothing(), self.body], *args))
+            else:
+                new, ys = sections(inline(self.body, args), self.carry)
+                old = [*carry, *(zeros(y.type) for y in ys)]
+                outs = [
+                    select(broadcast_in_dim(xs[0], y.type.shape, ()), y, x)
+                    for x, y in zip(old, [*new, *ys], strict=True)
+                ]
+            body = trace.finish(outs)
+        return Scan(body, self.length, self.reverse, self.consts, self.carry)
+
+    def _nothing(self) -> Graph:
+        """Return a step that changes nothing."""
+        with Trace(f"{self.body.name}_skipped", "vmap") as trace:
+            args = [trace.input(x.type, x.label) for x in self.body.inputs]
+            ys = [zeros(t) for t in self.body.output_types[self.carry :]]
+            return trace.finish([*self.parts(args).carry, *ys])
+
     def _flags(self, flags: Sequence[bool], outcome: Any) -> list[bool]:
         return fixed_point(flags, self.consts, self.carry, outcome)
 
@@ -240,17 +323,22 @@ class Scan(HoldsGraphs):
         """Return which results of the body have to be there: what it carries on."""
         return [*self.parts(flags).carry, *[False] * (len(self.body.outputs) - self.carry)]
 
-    def _dots(
-        self, primals: Sequence[Any], tangents: Sequence[Any], flags: Sequence[bool]
-    ) -> Parts:
+    def dots(self, primals: Sequence[Any], tangents: Sequence[Any], flags: Sequence[bool]) -> Parts:
         """Return the flagged tangents by kind."""
         triples = zip(self.parts(primals), self.parts(tangents), self.parts(flags), strict=True)
         return Parts(*(instantiated(p, t, f) for p, t, f in triples))
 
 
-class _Residuals:
+def _varying(graph: Graph, inputs: Parts) -> set[Node]:
+    """Return the values of a step that are not the same in every step."""
+    effects = [x for x in graph.nodes if x.op.effect is not None]
+    return dependents(graph.nodes, [*inputs.carry, *inputs.xs, *effects])
+
+
+class Residuals:
     """The residuals of a step, sorted by where the backward loop finds them: `fixed` are the same
-    in every step, `read` are elements of the inputs, `stacked` the primal loop has to keep."""
+    in every step, `read` are elements of the inputs or results, `stacked` the primal loop has to
+    keep."""
 
     def __init__(
         self, op: Scan, cut: Linearized, flags: Sequence[bool], primals: Sequence[Any]
@@ -258,12 +346,16 @@ class _Residuals:
         graph, count = cut.primal, len(op.body.outputs)
         outs, residuals = sections(graph.outputs, count)
         inputs, moved = op.parts(graph.inputs), op.parts(flags)
-        varying = dependents(graph.nodes, [*inputs.carry, *inputs.xs])
+        varying = _varying(graph, inputs)
         self.fixed = [x for x in residuals if x not in varying]
-        self.read = [x for x in residuals if x in inputs.xs]
-        self.stacked = [x for x in residuals if x in varying and x not in inputs.xs]
-        self.known = dict(zip(graph.inputs, primals, strict=True))
-        self._compute_once(graph, inputs.consts, op.parts(primals).consts)
+        self.ys = outs[op.carry :]
+        there = {*inputs.xs, *self.ys}
+        self.read = [x for x in residuals if x in varying and x in there]
+        self.stacked = [x for x in residuals if x in varying and x not in there]
+        values = op.parts(primals)
+        self.known = dict(zip(inputs.consts, values.consts, strict=True))
+        self._compute_once(graph, inputs.consts, values.consts)
+        self.known |= zip(inputs.xs, values.xs, strict=True)
         kept = [*outs, *self.stacked]
         self.primal = Graph(graph.name, graph.inputs, live(graph.nodes, kept), kept)
         places, dots = sections(cut.linear.inputs, len(residuals))
@@ -277,12 +369,13 @@ class _Residuals:
     def _compute_once(self, graph: Graph, inputs: Sequence[Node], consts: Sequence[Any]) -> None:
         """Compute, outside of the loop, residuals that depend on its constants only."""
         wanted = [x for x in self.fixed if x not in self.known]
-        once = Graph(f"{graph.name}_once", inputs, live(graph.nodes, wanted), wanted)
+        pure = [x for x in graph.nodes if x.op.effect is None]
+        once = Graph(f"{graph.name}_once", inputs, live(pure, wanted), wanted)
         self.known |= zip(wanted, inline(once, consts), strict=True)
 
     def values(self, stacked: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the residuals that are fixed, and arrays of those of each step."""
-        found = self.known | dict(zip(self.stacked, stacked, strict=True))
+        found = dict(zip((*self.ys, *self.stacked), stacked, strict=True)) | self.known
         return [found[x] for x in self.fixed], [found[x] for x in (*self.read, *self.stacked)]
 
 
@@ -291,7 +384,7 @@ def scan(
     consts: Sequence[Any],
     carry: Sequence[Any],
     xs: Sequence[Any],
-    length: Dimension,
+    length: Dimension | None,
     reverse: bool = False,
 ) -> tuple[Any, ...]:
     """Apply `body` to each element of `xs` as one node; returns the carry and the results."""

@@ -20,17 +20,19 @@ from stax.control.held import (
     spread,
     unused,
 )
+from stax.control.lanes import by_lane, taking_part
+from stax.control.ragged import closed
 from stax.errors import DTypeError, ShapeError
 from stax.graph import Graph, Input, Node
 from stax.interpreters.batch import batch
 from stax.interpreters.evaluate import evaluate
 from stax.interpreters.interpret import inline
 from stax.interpreters.jvp import jvp
-from stax.interpreters.linearize import linearize
-from stax.interpreters.transpose import transpose
+from stax.interpreters.linearize import Linearized, linearize
+from stax.interpreters.masks import Masked, are_masked, flat
+from stax.interpreters.transpose import Transposed, masks_matter, transpose_masked
 from stax.op import Batch, Linear
-from stax.operators.broadcast import broadcast_in_dim
-from stax.operators.elementwise import convert, eq, like, maximum, minimum, select
+from stax.operators.elementwise import convert, eq, like, maximum, minimum
 from stax.operators.reduce import reduce_or
 from stax.trace import Trace, bind, results, zeros
 from stax.types import ArrayType, TupleType, int32
@@ -70,8 +72,11 @@ class Switch(HoldsGraphs):
     def linearize(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         flags = [t is not None for t in tangents[1:]]
         wanted = self._union(lambda graph: jvp(graph, flags)[1])
-        parts = [linearize(graph, flags, wanted) for graph in self.branches]
         count = len(wanted)
+        parts = []
+        for graph in self.branches:
+            cut = linearize(graph, flags, wanted)
+            parts.append(Linearized(*closed(cut.primal, count, cut.linear), cut.has_tangent))
         slots = _Slots([part.primal.outputs[count:] for part in parts])
         primal = tuple(slots.filled(p.primal, n, count) for n, p in enumerate(parts))
         linear = tuple(slots.received(p.linear, n) for n, p in enumerate(parts))
@@ -79,16 +84,27 @@ class Switch(HoldsGraphs):
         moved = _switch(linear, [primals[0], *known[count:], *given(tangents[1:])])
         return known[:count], spread(moved, wanted)
 
-    def transpose(self, ct: Any, *inputs: Any) -> Sequence[Any]:
+    def pull(
+        self, cts: Sequence[Masked | None], care: Sequence[bool], *inputs: Any
+    ) -> Sequence[Masked | None]:
+        # A branch that leaves an operand alone takes no lane of it.
         index, *operands = inputs
         flags = [isinstance(x, Linear) for x in operands]
-        wanted = self._union(lambda graph: transpose(graph, flags)[1])
-        branches = tuple(transpose(graph, flags, wanted)[0] for graph in self.branches)
-        types = self.branches[0].output_types
-        cts = [zeros(t) if c is None else c for c, t in zip(ct, types, strict=True)]
+        masked, marks = are_masked(cts), marked(care[1:], flags)
+        wanted = self._union(lambda graph: transpose_masked(graph, flags, None, masked).has_ct)
+
+        def back(graph: Graph, wanted_masks: Sequence[bool] | None = None) -> Transposed:
+            return transpose_masked(graph, flags, wanted, masked, marks, wanted_masks)
+
+        wanted_masks = self._union(lambda graph: back(graph).has_mask)
+        parts = [back(graph, wanted_masks) for graph in self.branches]
         known = marked(operands, [not f for f in flags])
-        found = _switch(branches, [index, *known, *cts])
-        return [None, *spread(spread(found, wanted), flags)]
+        branches = tuple(part.graph for part in parts)
+        found = _switch(branches, [index, *known, *flat(cts)])
+        return [None, *spread(parts[0].spread(found), flags)]
+
+    def masks_matter(self, flags: Sequence[bool], care: Sequence[bool]) -> Sequence[bool]:
+        return self._union(lambda graph: masks_matter(graph, flags[1:], care[1:]))
 
     def batch(self, batch_: Batch, flags: Sequence[bool], *inputs: Any) -> Any:
         index, *operands = inputs
@@ -109,7 +125,7 @@ class Switch(HoldsGraphs):
             lanes = eq(index, like(index, number))
             taken, _ = batch(graph, axis, flags, wanted)
             runs = convert(reduce_or(lanes, (0,)), int32)
-            both = _merging(taken, lanes.type)
+            both = _merging(taken, lanes.type, flags)
             outs = list(_switch(both, [runs, lanes, *outs, *operands]))
         return tuple(outs), wanted
 
@@ -123,27 +139,24 @@ def _joined(types: Sequence[ArrayType]) -> ArrayType:
     return types[0] if all(t.weak for t in types) else types[0].strong()
 
 
-def _merging(graph: Graph, lanes_type: ArrayType) -> tuple[Graph, Graph]:
+def _merging(graph: Graph, lanes_type: ArrayType, flags: Sequence[bool]) -> tuple[Graph, Graph]:
     """Return branches that keep old results, and that run `graph` and take its lanes' results.
 
-    Both are given the lanes, the old results, and the arguments of `graph`.
+    Both are given the lanes, the old results, and the arguments of `graph`, of which those that
+    are flagged have lanes.
     """
     count = len(graph.outputs)
     with Trace(graph.name, "vmap") as trace:
         lanes = trace.input(lanes_type, "lanes")
         old = [trace.input(t.strong(), "old") for t in graph.output_types]
         arguments = [trace.input(x.type, x.label) for x in graph.inputs]
-        new = inline(graph, arguments)
-        chosen = [select(_wide(lanes, y), y, x) for x, y in zip(old, new, strict=True)]
+        new = inline(graph, taking_part(lanes, graph, arguments, flags))
+        chosen = [by_lane(lanes, y, x) for x, y in zip(old, new, strict=True)]
         run = trace.finish(chosen)
     skip = Graph(
         f"{graph.name}_skipped", fresh := [*map(unused, run.inputs)], [], fresh[1 : 1 + count]
     )
     return skip, run
-
-
-def _wide(lanes: Any, like_: Any) -> Any:
-    return broadcast_in_dim(lanes, like_.type.shape, (0,))
 
 
 class _Slots:

@@ -79,6 +79,10 @@ LINEAR: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
     ),
     "sum": (lambda x: snp.where(FIRST, 0.0, root(x).sum(1)), [[0.0, 0], [1, 4]],
             [[0, 0], [0.5, 0.25]]),
+    "running sum": (lambda x: snp.where(SECOND, 0.0, snp.cumsum(root(x))), [1.0, 0], [0.5, 0]),
+    "running sum, reverse": (
+        lambda x: snp.where(FIRST, 0.0, lax.cumsum(root(x), reverse=True)), [0.0, 1], [0, 0.5],
+    ),
     "select": (lambda x: snp.where(FIRST, 0.0, snp.where(SECOND, root(x), 1.0)), [0.0, 1],
                [0, 0.5]),
 }  # fmt: skip
