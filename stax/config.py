@@ -26,11 +26,19 @@ def _flag(name: str, default: bool = False) -> bool:
     return os.environ.get(name, str(int(default))).lower() in ("1", "true", "yes", "on")
 
 
+def _choice(name: str, choices: tuple[str, ...]) -> str:
+    value = os.environ.get(name, "").lower() or choices[0]
+    if value not in choices:
+        raise ArgumentValueError(
+            f"the environment variable {name} cannot be {value!r}.",
+            advice=f"It is one of {', '.join(choices)}.",
+        )
+    return value
+
+
 # Settings of JAX that have one value here; another one is refused.
 FIXED: dict[str, Any] = {
-    "debug_infs": False,
     "debug_key_reuse": False,
-    "debug_nans": False,
     "default_device": None,
     "default_prng_impl": "threefry2x32",
     "enable_custom_prng": False,
@@ -55,9 +63,14 @@ IGNORED: dict[str, Any] = {
     "softmax_custom_jvp": True,
     "traceback_filtering": "auto",
 }
+# What compiled programs check while they run: nothing, or that each index lies in its buffer.
+CHECKS = ("none", "bounds")
 _CHOICES: dict[str, tuple[Any, ...]] = {
+    "check": CHECKS,
     "enable_x64": (True, False),
     "disable_jit": (True, False),
+    "debug_nans": (True, False),
+    "debug_infs": (True, False),
     "numpy_dtype_promotion": ("standard", "strict"),
 }
 
@@ -148,6 +161,14 @@ class Config:
         # Another thread may have held it when the process was forked.
         self._lock = threading.Lock()
 
+    def watches(self) -> bool:
+        """Say whether debug_nans or debug_infs is on; asked for each operation, so it is quick."""
+        settings = self._overrides.get()
+        if settings is None:
+            settings = self._defaults
+            return bool(settings["debug_nans"] or settings["debug_infs"])
+        return bool(self._read("debug_nans") or self._read("debug_infs"))
+
     def key(self) -> tuple[Any, ...]:
         """What a compiled variant depends on."""
         if self._overrides.get() is None:
@@ -156,7 +177,10 @@ class Config:
         return tuple([self._read(name) for name in _KEY])
 
 
-_KEY = ("enable_x64", "default_matmul_precision", "numpy_dtype_promotion")
+_KEY = (
+    *("enable_x64", "default_matmul_precision", "numpy_dtype_promotion"),
+    *("debug_nans", "debug_infs", "check"),
+)
 
 
 def _setting(name: str) -> property:
@@ -166,9 +190,12 @@ def _setting(name: str) -> property:
 config = Config(
     enable_x64=_flag("STAX_ENABLE_X64"),
     disable_jit=_flag("STAX_DISABLE_JIT"),
+    debug_nans=_flag("STAX_DEBUG_NANS"),
+    debug_infs=_flag("STAX_DEBUG_INFS"),
     default_matmul_precision=None,
     numpy_dtype_promotion="standard",
     verify=_flag("STAX_VERIFY"),
+    check=_choice("STAX_CHECK", CHECKS),
     strict=_flag("STAX_STRICT"),
     full_traceback=_flag("STAX_FULL_TRACEBACK"),
 )
@@ -199,12 +226,19 @@ def numpy_dtype_promotion(new_val: str) -> Any:
 
 
 def debug_nans(new_val: bool = True) -> Any:
-    """Accept False, for a `with` block; True raises UnsupportedError: NaN are not looked for."""
+    """Look for NaN, for a `with` block: the operation that made one raises a FloatingPointError.
+
+    Outside of transforms every operation is looked at, and those that functions are made of.  Of a
+    function that runs as a whole, under jit, grad or vmap, it is what the function returns and what
+    each step of its loops and each branch taken returns; the error names the operation that made
+    the first NaN on which the result depends, in the same run.  A NaN that is masked before it gets
+    there is no error.
+    """
     return config.override(debug_nans=new_val)
 
 
 def debug_infs(new_val: bool = True) -> Any:
-    """Accept False, for a `with` block; True raises UnsupportedError: inf are not looked for."""
+    """Look for infinities as `debug_nans` looks for NaN, for a `with` block."""
     return config.override(debug_infs=new_val)
 
 

@@ -1,7 +1,9 @@
 """Matrix products for generated code: BLAS at one thread, called from the one pool.
 
-The one idea: `gemm` splits the longer side of the result into one piece per thread (or a batch
-into items) and each piece is a single-threaded BLAS call. On two cores this is as fast as BLAS's
+The one idea: `gemm` splits the longer side of the result into pieces (or a batch into items) and
+each piece is a single-threaded BLAS call. The pieces follow from the shapes alone: BLAS may add in
+another order for another shape, and results must not depend on how many threads there are. They
+are two, and more where each is still long. On two cores this is as fast as BLAS's
 own threads where those do well (1024^3: 7.4 against 8.2 ms) and faster elsewhere (64^3: 3.3
 against 5.6 us; 128x784 @ 784x512: 455 against 490 us); and with a single pool in the process no
 idle BLAS thread spins on the core that the next kernel needs. Splitting the longer side matters:
@@ -20,7 +22,10 @@ from stax.runtime.engine import CompiledModule, compile_module
 _PARALLEL_FLOPS = 220_000
 # From 256^3 on, splitting one product is as good as giving each thread one of its own.
 _SERIAL_FLOPS = 2 * 256**3
+# Rows or columns for two pieces.
 _LONG_SIDE = 1024
+# Fewer large products than this are computed one after the other, each by all threads.
+_PLENTY = 8
 
 # Fields of the descriptor, all int64; strides and leading dimensions count elements.
 DESCRIPTOR = (
@@ -54,8 +59,8 @@ _SHARED = """
 @t = internal constant i8 84
 ; How the context reaches this code: parallel_for, and BLAS's thread count (null if unknown).
 @stax_blas_services = global [3 x ptr] zeroinitializer, align 64
-; Lock, users, the thread count to restore, threads of the pool.
-@stax_blas_state = global [4 x i32] zeroinitializer, align 64
+; Lock, users, the thread count to restore.
+@stax_blas_state = global [3 x i32] zeroinitializer, align 64
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -214,30 +219,37 @@ item:
   %more = icmp slt i64 %next, %end
   br i1 %more, label %item, label %exit
 split:
-  %from = mul i64 %begin, %block
-  %to.all = mul i64 %end, %block
   %by.columns = icmp ne i64 %columns.split, 0
   %side = select i1 %by.columns, i64 %n, i64 %m
+  %is.tb = icmp ne i64 %transpose_b, 0
+  %is.ta = icmp ne i64 %transpose_a, 0
+  br label %part
+part:
+  %p = phi i64 [%begin, %split], [%p.next, %part.done]
+  %p.next = add i64 %p, 1
+  %from = mul i64 %p, %block
+  %to.all = add i64 %from, %block
   %to = call i64 @llvm.smin.i64(i64 %to.all, i64 %side)
   %length = sub i64 %to, %from
   br i1 %by.columns, label %columns, label %rows
 columns:
-  %is.tb = icmp ne i64 %transpose_b, 0
   %b.far = mul i64 %from, %ldb
   %b.off = select i1 %is.tb, i64 %b.far, i64 %from
   %b.c = getelementptr {llvm}, ptr %b, i64 %b.off
   %c.c = getelementptr {llvm}, ptr %c, i64 %from
   call void @blas.{name}(ptr %f, ptr %d, ptr %a, ptr %b.c, ptr %c.c, i64 %m, i64 %length)
-  ret void
+  br label %part.done
 rows:
-  %is.ta = icmp ne i64 %transpose_a, 0
   %a.far = mul i64 %from, %lda
   %a.off = select i1 %is.ta, i64 %from, i64 %a.far
   %a.r = getelementptr {llvm}, ptr %a, i64 %a.off
   %c.off = mul i64 %from, %ldc
   %c.r = getelementptr {llvm}, ptr %c, i64 %c.off
   call void @blas.{name}(ptr %f, ptr %d, ptr %a.r, ptr %b, ptr %c.r, i64 %length, i64 %n)
-  ret void
+  br label %part.done
+part.done:
+  %p.more = icmp slt i64 %p.next, %end
+  br i1 %p.more, label %part, label %exit
 exit:
   ret void
 }}
@@ -263,17 +275,13 @@ work:
   %f.p = getelementptr ptr, ptr %buffers, i64 3
   store ptr %f, ptr %f.p
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %plan, ptr align 8 %d, i64 104, i1 false)
-  %threads.p = getelementptr i32, ptr @stax_blas_state, i64 3
-  %threads32 = load i32, ptr %threads.p
-  %threads = sext i32 %threads32 to i64
   %k1 = call i64 @llvm.smax.i64(i64 %k, i64 1)
   %mnk = mul i64 %mn, %k1
   %flops = mul i64 %mnk, 2
   %large = icmp sge i64 %flops, {parallel_flops}
   %batched = icmp sgt i64 %batch, 1
   ; A few large products one after the other, each over all threads, rather than one per thread.
-  %plenty = mul i64 %threads, 4
-  %scarce = icmp slt i64 %batch, %plenty
+  %scarce = icmp slt i64 %batch, {plenty}
   %huge = icmp sge i64 %flops, {serial_flops}
   %scarce.huge = and i1 %scarce, %huge
   %one.by.one = and i1 %batched, %scarce.huge
@@ -300,12 +308,11 @@ together:
   store i64 %flag, ptr %flag.p
   %side = call i64 @llvm.smax.i64(i64 %m, i64 %n)
   ; A block is a multiple of 16 rows or columns, which is what BLAS computes at a time.
-  ; Two pieces per thread where each is still long, so that a core busy elsewhere does half.
-  %threads.side = mul i64 %threads, {long_side}
-  %is.long = icmp sge i64 %side, %threads.side
-  %double = zext i1 %is.long to i64
-  %threads.pieces = shl i64 %threads, %double
-  %pieces.wanted = select i1 %large, i64 %threads.pieces, i64 1
+  ; More pieces where each is still long, so that a core busy elsewhere does fewer.
+  %longs = udiv i64 %side, {long_side}
+  %longs.1 = call i64 @llvm.smax.i64(i64 %longs, i64 1)
+  %pieces.large = shl i64 %longs.1, 1
+  %pieces.wanted = select i1 %large, i64 %pieces.large, i64 1
   %up = add i64 %side, %pieces.wanted
   %up.less = sub i64 %up, 1
   %share = udiv i64 %up.less, %pieces.wanted
@@ -338,7 +345,6 @@ class _State(ctypes.Structure):
         ("lock", ctypes.c_int32),
         ("users", ctypes.c_int32),
         ("saved_count", ctypes.c_int32),
-        ("num_threads", ctypes.c_int32),
     )
 
 
@@ -351,6 +357,7 @@ def _text() -> str:
             parallel_flops=_PARALLEL_FLOPS,
             serial_flops=_SERIAL_FLOPS,
             long_side=_LONG_SIDE,
+            plenty=_PLENTY,
         )
         parts.append(part)
     return "\n".join(parts)
@@ -363,9 +370,7 @@ class Products:
     count, or None where they are unknown; BLAS then keeps the count it has.
     """
 
-    def __init__(
-        self, parallel_for: int, num_threads: int, thread_control: tuple[int, int] | None
-    ) -> None:
+    def __init__(self, parallel_for: int, thread_control: tuple[int, int] | None) -> None:
         names = [f"stax_{kind}.{e.name}" for e in _ELEMENTS for kind in ("gemm", "blas")]
         names += [f"stax_blas_{word}" for word in ("services", "state", "begin", "end")]
         self._module: CompiledModule = compile_module(_text(), names, optimize=False).keep_forever()
@@ -376,7 +381,6 @@ class Products:
             services[1], services[2] = thread_control
             self._set_count = ctypes.CFUNCTYPE(None, ctypes.c_int)(thread_control[1])
         self._state = _State.from_address(self.address("stax_blas_state"))
-        self._state.num_threads = num_threads
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget_users)
 
