@@ -294,6 +294,7 @@ def test_markdown(capsys: pytest.CaptureFixture[str]) -> None:
         (0.0123, "12.3 ms"),
         (4.5e-6, "4.50 µs"),
         (250.0, "250 s"),
+        (9.997, "10.0 s"),
     ],
 )
 def test_seconds(value: float, text: str) -> None:

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,10 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("targets", nargs="*", metavar="FILE:FUNCTION", help="compare functions of your own")
     add("--grad", action="store_true", help="compare the gradients of the targets")
-    add("--tolerance", type=_positive, default=1e-4, help="error allowed for the targets (1e-4)")
+    add("--tolerance", type=_tolerance, default=1e-4, help="error allowed for the targets (1e-4)")
     add("--only", nargs="+", metavar="NAME", help="run only these programs")
     add("--list", action="store_true", help="list the programs and stop")
-    add("--seconds", type=_seconds, default=1.0, help="time for later calls, each program (1)")
+    add("--seconds", type=positive, default=1.0, help="time for later calls, each program (1)")
     add("--json", type=Path, metavar="FILE", help="also write every figure to a file")
     add("--markdown", action="store_true", help="print the table as Markdown")
 
@@ -133,8 +133,16 @@ def unwritable(file: Path | None) -> str:
     return ""
 
 
-def compare(programs: list[Program], seconds: float, console: Console) -> list[Row]:
-    """Measure the programs one after the other, with a progress bar on a terminal."""
+def compare(
+    programs: Sequence[Program],
+    seconds: float,
+    console: Console,
+    third: Callable[[Program], Side | None] = lambda program: None,
+) -> list[Row]:
+    """Measure the programs one after the other, with a progress bar on a terminal.
+
+    `third` says which other side, if any, takes part in a program.
+    """
     rows = []
     columns = (
         TextColumn("[bold]{task.fields[name]:<18}"),
@@ -153,7 +161,7 @@ def compare(programs: list[Program], seconds: float, console: Console) -> list[R
         ours, theirs = sides()
         for program in programs:
             progress.update(task, name=program.name)
-            rows.append(measure(program, ours, theirs, seconds))
+            rows.append(measure(program, ours, theirs, seconds, third(program)))
             progress.advance(task)
     return rows
 
@@ -188,23 +196,24 @@ def as_json(rows: list[Row], environment: dict[str, Any], seconds: float) -> dic
     return {
         "environment": environment,
         "seconds": seconds,
-        "programs": [_finite(dataclasses.asdict(row)) for row in rows],
+        "programs": [finite(dataclasses.asdict(row)) for row in rows],
         "summary": dataclasses.asdict(report.summarise(rows)),
     }
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Return a tree of figures without infinities, which JSON cannot hold."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _positive(text: str) -> float:
-    return _seconds(text, "a tolerance")
+def _tolerance(text: str) -> float:
+    return positive(text, "a tolerance")
 
 
-def _seconds(text: str, what: str = "seconds") -> float:
+def positive(text: str, what: str = "seconds") -> float:
+    """Return a number of the command line; raises ArgumentTypeError unless it is above 0."""
     try:
         value = float(text)
     except ValueError:

@@ -46,7 +46,10 @@ class JaxSide:
         compiled = jax.jit(function).lower(*arguments).compile()
         cost = compiled.cost_analysis()
         nbytes = int(cost.get("bytes accessed", 0)) if cost else 0
-        return Work(count_equations(jaxpr), count_instructions(compiled.as_text() or ""), nbytes)
+        memory = compiled.memory_analysis()
+        planned = memory.temp_size_in_bytes + memory.output_size_in_bytes if memory else 0
+        instructions = count_instructions(compiled.as_text() or "")
+        return Work(count_equations(jaxpr), instructions, nbytes, int(planned))
 
 
 def count_equations(jaxpr: Any) -> int:

@@ -2,7 +2,8 @@
 
 Times on a shared machine drift, so calls are timed in turns, a burst of one side and a burst of the
 other, and the figure is the median over the rounds of the ratio of two neighbouring bursts.  The
-spread is the middle half of those ratios.  Every call is waited for.
+spread is the middle half of those ratios.  Every call is waited for.  A third contestant, such as
+the same program in NumPy, may take part in the turns.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import gc
 import math
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,16 @@ class Figures:
     call_seconds: float
     page_faults: float
     accuracy: float | None
+    planned_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Third:
+    """What a third contestant took; the ratio is its time over that of Stax."""
+
+    error: float
+    call_seconds: float
+    speedup: Ratio
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,7 @@ class Row:
     jax: Figures | None = None
     speedup: Ratio | None = None
     first_speedup: float | None = None
+    third: Third | None = None
 
 
 class ProgramFailed(Exception):
@@ -106,6 +118,7 @@ class Contestant:
             call_seconds=float(np.median(self.times)),
             page_faults=self.faults / max(1, self.calls),
             accuracy=accuracy,
+            planned_bytes=self.work.planned_bytes,
         )
 
 
@@ -114,18 +127,23 @@ def warm_up(side: Side) -> None:
     side.library.jit(lambda x: x * 2.0 + 1.0)(side.library.numpy.ones(1000))
 
 
-def measure(program: Program, ours: Side, theirs: Side, seconds: float) -> Row:
-    """Run a program on both sides for about `seconds`; a program that fails says so in its row."""
+def measure(
+    program: Program, ours: Side, theirs: Side, seconds: float, third: Side | None = None
+) -> Row:
+    """Run a program on both sides for about `seconds`; a program that fails says so in its row.
+
+    With a `third` side, that one runs in the same turns, and its result is compared by value.
+    """
     error = None
     try:
         mine, other = (prepare(program, side) for side in (ours, theirs))
         error = largest_error(other.result, mine.result)
-        ratios = run_in_turns(mine, other, seconds)
+        also = None if third is None else prepare(program, third)
+        run_in_turns([mine, other, *([] if also is None else [also])], seconds)
         reached = [_accuracy(program, x) for x in (mine, other)]
     except ProgramFailed as failed:
         return Row(program.name, program.title, str(failed), error)
     failure = None if error <= program.tolerance else _too_large(error, program.tolerance)
-    low, median, high = np.quantile(ratios, (0.25, 0.5, 0.75)).tolist()
     return Row(
         program.name,
         program.title,
@@ -133,9 +151,22 @@ def measure(program: Program, ours: Side, theirs: Side, seconds: float) -> Row:
         error,
         mine.figures(reached[0]),
         other.figures(reached[1]),
-        Ratio(median, low, high),
+        ratio(other, mine),
         other.first_seconds / mine.first_seconds,
+        None if also is None else _third(also, other, mine),
     )
+
+
+def _third(also: Contestant, other: Contestant, mine: Contestant) -> Third:
+    seconds = float(np.median(also.times))
+    return Third(error_of_values(other.result, also.result), seconds, ratio(also, mine))
+
+
+def ratio(over: Contestant, under: Contestant) -> Ratio:
+    """Return the ratio of the times that two took in the same rounds."""
+    ratios = np.array(over.times) / np.array(under.times)
+    low, median, high = np.quantile(ratios, (0.25, 0.5, 0.75)).tolist()
+    return Ratio(median, low, high)
 
 
 def _too_large(error: float, tolerance: float) -> str:
@@ -168,22 +199,22 @@ def prepare(program: Program, side: Side) -> Contestant:
         return Contestant(side, compiled, arguments, result, work, seconds, [])
 
 
-def run_in_turns(mine: Contestant, other: Contestant, seconds: float) -> list[float]:
-    """Time bursts of calls in turns; returns the ratios other over mine."""
-    once = max(mine.burst(2), other.burst(2))
-    for x in (mine, other):  # what was timed so far only says how long a burst is
-        x.times, x.faults, x.calls = [], 0, 0
-    calls = max(1, int(BURST_SECONDS / max(once, 1e-7)))
-    ratios: list[float] = []
+def run_in_turns(contestants: Sequence[Contestant], seconds: float) -> None:
+    """Time bursts of calls in turns: the times of a round have the same place in every list."""
+    bursts = []
+    for x in contestants:
+        with blame(x.side):
+            once = x.burst(2)
+        bursts.append((x, max(1, int(BURST_SECONDS / max(once, 1e-7)))))
+        x.times, x.faults, x.calls = [], 0, 0  # that only said how many calls make a burst
     end = time.perf_counter() + seconds
-    while len(ratios) < MOST_ROUNDS and (len(ratios) < FEWEST_ROUNDS or time.perf_counter() < end):
-        # Each goes first in every other round, so that neither always finds warmer caches.
-        pair = (mine, other) if len(ratios) % 2 else (other, mine)
-        for contestant in pair:
+    rounds = 0
+    while rounds < MOST_ROUNDS and (rounds < FEWEST_ROUNDS or time.perf_counter() < end):
+        # The first goes last in every other round, so that none always finds warmer caches.
+        for contestant, calls in bursts if rounds % 2 else reversed(bursts):
             with blame(contestant.side):
                 contestant.burst(calls)
-        ratios.append(other.times[-1] / mine.times[-1])
-    return ratios
+        rounds += 1
 
 
 def _accuracy(program: Program, contestant: Contestant) -> float | None:
@@ -205,7 +236,8 @@ def leaves(tree: Any) -> list[Any]:
 def wait(tree: Any) -> Any:
     """Wait until a result is there, and return it."""
     for leaf in leaves(tree):
-        leaf.block_until_ready()
+        if not isinstance(leaf, np.ndarray | np.generic):
+            leaf.block_until_ready()
     return tree
 
 
@@ -220,11 +252,20 @@ def largest_error(want: Any, got: Any) -> float:
     kinds = [[(x.dtype.name, x.shape) for x in arrays] for arrays in (expected, found)]
     if kinds[0] != kinds[1]:
         raise ProgramFailed(f"the results have different types: JAX {kinds[0]}, Stax {kinds[1]}")
+    return error_of_values(want, got)
+
+
+def error_of_values(want: Any, got: Any) -> float:
+    """Return the largest error of a result whose dtypes may be wider, as NumPy's often are."""
+    expected, found = ([np.asarray(x) for x in leaves(tree)] for tree in (want, got))
+    if [x.shape for x in expected] != [x.shape for x in found]:
+        raise ProgramFailed("the results have different shapes")
     return max(map(_relative, expected, found), default=0.0)
 
 
 def _relative(x: np.ndarray, y: np.ndarray) -> float:
-    x, y = x.astype(np.float64), y.astype(np.float64)
+    wide = np.complex128 if np.iscomplexobj(x) or np.iscomplexobj(y) else np.float64
+    x, y = x.astype(wide), y.astype(wide)
     differs = ~((x == y) | (np.isnan(x) & np.isnan(y)))
     if not differs.any():
         return 0.0

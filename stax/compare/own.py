@@ -45,7 +45,7 @@ def own_program(target: str, gradient: bool, tolerance: float) -> Program:
     path, name = _parts(target)
     source = _source(path)
     jax = importlib.import_module("jax")
-    arguments = _arguments(_loaded(path, source, jax), path, name)
+    arguments = _arguments(_loaded(path, source, jax), path, name, jax)
 
     def make(library: Any) -> Workload:
         function = getattr(_loaded(path, source, library), name)
@@ -53,6 +53,19 @@ def own_program(target: str, gradient: bool, tolerance: float) -> Program:
 
     title = f"gradient of {name} in {path.name}" if gradient else f"{name} in {path.name}"
     return Program(name, title, make, tolerance=tolerance)
+
+
+def own_function(target: str, gradient: bool) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return the function that `path/to/file.py:function` names for Stax, and its arguments.
+
+    With `gradient`, it is the function's gradient in its first argument; raises as `own_program`.
+    """
+    path, name = _parts(target)
+    stax = importlib.import_module("stax")
+    module = _loaded(path, _source(path), stax)
+    arguments = _arguments(module, path, name, stax)
+    function = getattr(module, name)
+    return (stax.grad(function) if gradient else function), arguments
 
 
 def _parts(target: str) -> tuple[Path, str]:
@@ -105,8 +118,11 @@ def _importer(library: Any) -> Callable[..., Any]:
     return import_
 
 
-def _arguments(module: ModuleType, path: Path, name: str) -> tuple[Any, ...]:
-    """Return the example arguments with NumPy arrays for leaves, the same bits for both sides."""
+def _arguments(module: ModuleType, path: Path, name: str, library: Any) -> tuple[Any, ...]:
+    """Return the example arguments with NumPy arrays for leaves, the same bits for both sides.
+
+    `library` is the one that the module is run for.
+    """
     functions = [n for n, value in vars(module).items() if callable(value) and n[:1] != "_"]
     if name not in functions:
         known = ", ".join(n for n in functions if n != EXAMPLE) or "none"
@@ -120,9 +136,9 @@ def _arguments(module: ModuleType, path: Path, name: str) -> tuple[Any, ...]:
         given = getattr(module, EXAMPLE)()
     except Exception as error:
         raise NoProgram(f"{EXAMPLE}() in {path} raises: {_line(error, path)}") from error
-    jax: Any = importlib.import_module("jax")
     given = given if isinstance(given, tuple) else (given,)
-    return jax.tree_util.tree_map(_numpy, given)
+    arguments: tuple[Any, ...] = library.tree_util.tree_map(_numpy, given)
+    return arguments
 
 
 def _numpy(leaf: Any) -> Any:

@@ -68,9 +68,9 @@ def geometric_mean(values: Sequence[float]) -> float | None:
 
 def three_digits(value: float) -> str:
     """Return a positive number with three digits that count."""
-    if value >= 100:
+    if value >= 99.95:
         return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def seconds(value: float) -> str:

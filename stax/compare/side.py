@@ -12,12 +12,14 @@ class Work:
     """What a library made of a program, before it runs.
 
     `nodes` are the operations of its graph, `kernels` the pieces of compiled code and library
-    calls that one call runs, `bytes_moved` what those read and write.
+    calls that one call runs, `bytes_moved` what those read and write, `planned_bytes` what it needs
+    beside its arguments: temporaries and results.
     """
 
     nodes: int
     kernels: int
     bytes_moved: int
+    planned_bytes: int = 0
 
 
 class Side(Protocol):

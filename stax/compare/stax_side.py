@@ -19,8 +19,14 @@ class StaxSide:
     def work(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Work:
         """Trace and compile `function` for these arguments."""
         lowered = stax.jit(function).lower(*arguments)
-        cost = lowered.compile().cost_analysis()
-        return Work(count_nodes(lowered.graph), int(cost["kernels"]), int(cost["bytes accessed"]))
+        compiled = lowered.compile()
+        cost, memory = compiled.cost_analysis(), compiled.memory_analysis()
+        return Work(
+            count_nodes(lowered.graph),
+            int(cost["kernels"]),
+            int(cost["bytes accessed"]),
+            memory.temp_size_in_bytes + memory.output_size_in_bytes,
+        )
 
 
 def count_nodes(graph: Graph) -> int:
