@@ -28,7 +28,8 @@ DISTRIBUTIONS = (
 MODULES = (
     "jax", "jax.numpy", "jax.numpy.linalg", "jax.numpy.fft", "jax.lax", "jax.lax.linalg", "jax.nn",
     "jax.nn.initializers", "jax.random", "jax.ops", "jax.tree", "jax.tree_util", "jax.debug",
-    "jax.errors", "jax.dtypes", "jax.dlpack", "jax.flatten_util", "jax.image",
+    "jax.errors", "jax.experimental.checkify", "jax.dtypes", "jax.dlpack", "jax.flatten_util",
+    "jax.image",
     "jax.scipy.special", "jax.scipy.linalg", "jax.scipy.signal", "jax.scipy.ndimage",
     "jax.scipy.fft", "jax.scipy.interpolate", "jax.scipy.integrate", "jax.scipy.optimize",
     "jax.scipy.spatial.transform", "jax.scipy.cluster.vq", "jax.scipy.stats",
@@ -47,33 +48,23 @@ REASONS: tuple[tuple[str, str], ...] = (
         r"|jax\.debug\.(inspect_array_sharding|visualize_\w+)",
     ),
     (
-        "names of mapped axes come later",
-        r"jax\.lax\.(all_\w+|axis_\w+|p(max|min|mean|permute|broadcast|shuffle|swapaxes)|psum\w*)",
-    ),
-    (
-        "convolutions come later",
-        r"jax\.lax\.([Cc]onv\w*|padtype\w*)|jax\.scipy\.signal\.\w*(convolve|correlate)\w*",
-    ),
-    (
         "mutable arrays: a function is pure",
         r"jax\.(Ref|ref|new_ref|empty_ref|free_ref|freeze|memory)",
     ),
     (
-        "rematerialisation, callbacks and the rest of the custom rules come later",
-        r"jax\.(checkpoint|remat|closure_convert|custom_\w+|pure_callback)"
-        r"|jax\.lax\.(custom_\w+|stop_gradient_call|composite|optimization_barrier)"
-        r"|jax\.debug\..*",
+        "a debugger inside of a program: debug.callback calls one of your own",
+        r"jax\.debug\.breakpoint",
     ),
     (
         "settings and internals of JAX or XLA",
         r"jax\.(default_prng_impl|enable_\w+|explain_\w+|jax2tf_\w+|legacy_\w+|log_\w+|no_\w+"
         r"|threefry_\w+|softmax_custom_jvp|debug_\w+|allow_f16\w*|print_environment_info"
-        r"|make_user_context|monitoring|numpy_\w+)"
-        r"|jax\.lax\.(.*_p|PrecisionLike|RandomAlgorithm|after_all|create_token|rng_\w+|dce_sink|ExactPDF|.*Type|cusparse\w+)",
+        r"|make_user_context|monitoring|numpy_\w+)|jax\.debug\.\w*DebugEffect"
+        r"|jax\.lax\.(RandomAlgorithm|after_all|create_token|rng_\w+|dce_sink|composite)",
     ),
     (
         "formats of less than a byte or without arithmetic on this machine",
-        r"jax\.numpy\.(float[468]\w+|u?int[124])|jax\.nn\.(scaled_\w+|get_scaled\w+)",
+        r"jax\.numpy\.(float[468]\w+|u?int[124])|jax\.(nn|lax)\.(scaled_\w+|get_scaled\w+)",
     ),
 )
 UNEXPLAINED = "not there yet"

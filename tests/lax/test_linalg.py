@@ -89,7 +89,7 @@ def test_empty_matrices(name: str, shape: tuple[int, ...]) -> None:
 
 def test_names_are_jax_s() -> None:
     missing = set(dir(jax.lax.linalg)) - set(dir(stax.lax.linalg))
-    assert {n for n in missing if not n.startswith("_") and not n.endswith("_p")} == {"qdwh"}
+    assert not {n for n in missing if not n.startswith("_") and not n.endswith("_p")}
     assert [a.name for a in stax.lax.linalg.SvdAlgorithm] == [
         a.name for a in jax.lax.linalg.SvdAlgorithm
     ]
