@@ -58,9 +58,17 @@ class _Scope:
 
 
 class KernelBuilder(ElementBuilder):
-    """Builds one kernel."""
+    """Builds one kernel, which computes each element `once`, or no matter how often."""
 
-    def __init__(self, fusion: Fusion, plan: Schedule, name: str, labels: dict[Node, str]) -> None:
+    def __init__(
+        self,
+        fusion: Fusion,
+        plan: Schedule,
+        name: str,
+        labels: dict[Node, str],
+        once: bool = False,
+    ) -> None:
+        self.once = once
         self.fusion = fusion
         self.plan = plan
         self.region = plan.region
@@ -310,11 +318,12 @@ class KernelBuilder(ElementBuilder):
         """Return where a block starts and its length.
 
         The last block of a known length is moved back to end with the axis; it computes some
-        elements twice, with the same result, and needs no code of its own.
+        elements twice, with the same result, and needs no code of its own.  It is shorter where
+        the elements are computed once.
         """
-        if isinstance(last, int):
-            if last == block:
-                return ir.index(0), block
+        if isinstance(last, int) and last == block:
+            return ir.index(0), block
+        if isinstance(last, int) and not (self.once and last % block):
             start = ir.mul(b, block)
             if last % block:
                 start = ir.apply("minimum", start, ir.index(last - block))

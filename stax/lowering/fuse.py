@@ -32,9 +32,10 @@ from stax.lowering.element import (
     static_size,
 )
 from stax.lowering.own import is_own_kernel, stored_operands
-from stax.lowering.paired import Pairs, nest_shape
+from stax.lowering.paired import Pairs, library_op, nest_shape
 from stax.lowering.split import Copy
 from stax.op import Op, has_rule
+from stax.operators.bits import Late
 from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.contract import DotGeneral
 from stax.operators.elementwise import Convert, Elementwise, IntegerPow, Select
@@ -71,7 +72,10 @@ class Read(NamedTuple):
 
 @dataclass(eq=False)
 class Region:
-    """A kernel in the making: nodes that are computed in one loop nest of `shape`."""
+    """A kernel in the making: nodes that are computed in one loop nest of `shape`.
+
+    `apart` is the region of what its first node reads that it could not join, and why.
+    """
 
     number: int
     level: int
@@ -81,6 +85,7 @@ class Region:
     reads: set[Node] = field(default_factory=set)
     targets: list[Node] = field(default_factory=list)
     weight: int = 0
+    apart: tuple[Region, str] | None = None
 
     @property
     def outer(self) -> Shape:
@@ -155,10 +160,11 @@ class Fusion:
         self.graph = graph
         self.home: dict[Node, Region] = {}
         self.regions: list[Region] = []
-        self.stored: dict[Node, None] = {}
+        self.stored: dict[Node, str] = {}  # what lies in memory, and why
         self.own: list[Node] = []
         self.level: dict[Node, int] = dict.fromkeys(graph.inputs, 0)
         self.price: dict[Node, int] = dict.fromkeys(graph.inputs, 1)
+        self.effects = 0  # the level of the last effect
         self._reads: dict[Node, tuple[Region, list[Read]]] = {}
         self._open: dict[Shape, list[Region]] = defaultdict(list)
 
@@ -178,13 +184,22 @@ class Fusion:
     def _place_own(self, node: Node) -> None:
         if isinstance(node.op, Project):
             self.level[node] = self.level[node.inputs[0]]
+        elif isinstance(node.op, Late):
+            x, after = node.inputs
+            self.store(x, "an effect waits for it")
+            self.level[node] = max(self.level[self.view_of(x)], self.level[after])
         else:
+            name = library_op(node.op).name
             for x in stored_operands(node):
-                self.store(x)
-            self.level[node] = 1 + max(self.level[self.root_of(x)] for x in stored_operands(node))
+                self.store(x, f"{name} reads it, which is a step of its own")
+            levels = (self.level[self.view_of(x)] for x in stored_operands(node))
+            self.level[node] = 1 + max(levels, default=0)
+            if node.op.effect is not None:
+                # Effects happen in the order of the program, as do steps of one level.
+                self.level[node] = self.effects = max(self.level[node], self.effects)
             self.own.append(node)
         self.price[node] = 1
-        self.stored[node] = None
+        self.stored[node] = "a step of its own makes it"
 
     def _place_index_op(self, node: Node) -> None:
         limit = read_limit(node)
@@ -210,19 +225,23 @@ class Fusion:
         for read in self.reads(node, region):
             if self.home.get(read.source) is not region:
                 region.reads.add(read.source)
-                self.demand(read.source, read.limit)
+                self.demand(read.source, read.limit, node)
 
     def _find_region(self, node: Node) -> Region:
         nest = node.inputs[0] if isinstance(node.op, Reduction) else node
         shape = canonical(nest_shape(nest))
         candidates = [self.home[x] for x in self._nearby(node) if x in self.home]
         candidates.sort(key=lambda r: r.level, reverse=True)
+        apart: tuple[Region, str] | None = None
         for region in [*candidates, *reversed(self._open[shape][-OPEN_REGIONS:])]:
-            if self._fits(node, shape, region):
+            obstacle = self._obstacle(node, shape, region)
+            if not obstacle:
                 return region
+            if apart is None and candidates:
+                apart = region, obstacle
         reads = reads_of(node, nest_index(node))
         level = 1 + max((self.level[r.source] for r in reads), default=0)
-        region = Region(len(self.regions), level, shape)
+        region = Region(len(self.regions), level, shape, apart=apart)
         self.regions.append(region)
         self._open[shape].append(region)
         return region
@@ -234,20 +253,23 @@ class Fusion:
                 x = x.inputs[0]
             yield x
 
-    def _fits(self, node: Node, shape: Shape, region: Region) -> bool:
-        """Say whether `node` can be computed in the nest of `region`."""
-        if region.weight >= REGION_LIMIT or len(region.reads) >= REGION_READS:
-            return False
+    def _obstacle(self, node: Node, shape: Shape, region: Region) -> str:
+        """Say why `node` cannot be computed in the nest of `region`; nothing if it can."""
+        if region.weight >= REGION_LIMIT:
+            return "that kernel has as many operations as one may have"
+        if len(region.reads) >= REGION_READS:
+            return "that kernel reads as many arrays as one may read"
         if not self._shape_fits(node, shape, region):
-            return False
+            is_other = isinstance(node.op, Reduction) and same_shape(shape, region.shape)
+            return "it reduces other axes" if is_other else "its loops have other lengths"
         for read in self.reads(node, region):
-            home = self.home.get(read.source)
+            home, name = self.home.get(read.source), read.source.op.name
             if home is region:
                 if read.place != region.index(read.source) and self.price[read.source] > read.limit:
-                    return False
+                    return f"it reads {name} of that kernel at other places"
             elif self.level[read.source] >= region.level:
-                return False
-        return True
+                return f"it reads {name}, which is not ready when that kernel runs"
+        return ""
 
     def _shape_fits(self, node: Node, shape: Shape, region: Region) -> bool:
         if isinstance(node.op, Reduction):
@@ -282,9 +304,15 @@ class Fusion:
                 pending += reads_of(x, read.place, self.home)
         return found
 
-    def root_of(self, node: Node) -> Node:
-        """Return the value whose memory `node` is another shape of, or `node` itself."""
+    def view_of(self, node: Node) -> Node:
+        """Return what `node` is another shape of, or `node` itself."""
         while isinstance(node.op, Reshape) and node not in self.stored:
+            node = node.inputs[0]
+        return node
+
+    def root_of(self, node: Node) -> Node:
+        """Return the value whose memory `node` is another shape or name of, or `node` itself."""
+        while isinstance((node := self.view_of(node)).op, Late):
             node = node.inputs[0]
         return node
 
@@ -295,8 +323,8 @@ class Fusion:
             root in self.stored and self.level[root] < region.level
         )
 
-    def demand(self, node: Node, limit: int) -> None:
-        """See to it that `node` can be read from elsewhere: store what is dearer than `limit`."""
+    def demand(self, node: Node, limit: int, reader: Node) -> None:
+        """See to it that `reader` can read `node` elsewhere: store what is dearer than `limit`."""
         pending = [(node, limit)]
         while pending:
             x, limit = pending.pop()
@@ -305,11 +333,17 @@ class Fusion:
             if x not in self.home:
                 limit = min(limit, read_limit(x))
             elif self.price[x] > limit:
-                self.store(x)
+                self.store(x, self._dear(x, limit, reader))
                 continue
             pending += [(operand, limit) for operand in x.inputs]
 
-    def store(self, node: Node) -> None:
+    def _dear(self, node: Node, limit: int, reader: Node) -> str:
+        """Say why `node` is not computed again where `reader` reads it."""
+        cost = self.price[node]
+        much = "too much" if cost >= UNBOUNDED else f"{cost} operations, more than {limit},"
+        return f"{reader.op.name} reads it in another kernel; {much} to compute again"
+
+    def store(self, node: Node, why: str) -> None:
         """Have `node` in memory; reshaping is another view of the same memory."""
         while isinstance(node.op, Reshape) and node not in self.home:
             node = node.inputs[0]
@@ -317,7 +351,7 @@ class Fusion:
             return
         if node not in self.home:
             self._give_home(node)
-        self.stored[node] = None
+        self.stored[node] = why
         self.home[node].targets.append(node)
 
 
@@ -327,7 +361,7 @@ def fuse(graph: Graph) -> Fusion:
     for node in graph.nodes:
         fusion.place(node)
     for node in graph.outputs:
-        fusion.store(node)
+        fusion.store(node, "a result")
     fusion.regions = [r for r in fusion.regions if r.targets]
     return fusion
 

@@ -27,7 +27,7 @@ from stax.operators.spectral import Eigh, Svd
 from stax.types import complex64, complex128, float32, float64
 
 if TYPE_CHECKING:
-    from stax.lowering.program import DriverWriter
+    from stax.lowering.driver import DriverWriter
 
 # Matrices are dealt out in at most so many tasks, each with scratch for one matrix.
 MOST_TASKS = 16

@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING
 from stax.errors import LoweringError
 from stax.graph import Node, Project, multiple
 from stax.lowering.build import BuiltKernel
+from stax.lowering.fourier import FourierPass
+from stax.lowering.fourier_kernel import fourier_kernel
 from stax.lowering.fuse import Fusion
 from stax.lowering.host import HostStep, host_step
 from stax.lowering.lapack import LapackStep, has_native
 from stax.lowering.own import GEMM_NAMES, gemm, stored_operands
-from stax.lowering.paired import is_library_op
+from stax.lowering.paired import is_library_op, library_op
 from stax.lowering.running import running_kernel
 from stax.lowering.scatter import scatter_kernels
 from stax.lowering.selecting import SelectStep
 from stax.lowering.sorting import SortStep, sort_step
+from stax.operators.bits import Late
 from stax.operators.contract import DotGeneral
 from stax.operators.index import Scatter
 from stax.operators.reduce import Cumulative
 from stax.operators.sort import Sort, TopK
 
 if TYPE_CHECKING:
-    from stax.lowering.program import DriverWriter
+    from stax.lowering.driver import DriverWriter
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,8 @@ def _steps(
 ) -> Sequence[BuiltKernel | LibraryStep]:
     sources = [fusion.root_of(x) for x in node.inputs]
     match node.op:
+        case Late():
+            return ()  # another name of what lies in memory
         case DotGeneral():
             return (GemmStep(node),)
         case Cumulative():
@@ -75,6 +80,8 @@ def _steps(
             return (sort_step(SortStep, node, sources, results_read(fusion, node)),)
         case TopK():
             return (sort_step(SelectStep, node, sources, results_read(fusion, node)),)
+        case op if isinstance(library_op(op), FourierPass):
+            return (fourier_kernel(node, sources, name, labels),)
         case op if is_library_op(op):
             found = results_read(fusion, node)
             if has_native(node):

@@ -202,7 +202,8 @@ class _Emitter(Expressions):
             self.env.update(zip(names, loop.phis, strict=True))
             self.positions.add(loop.counter)
             body(Value(loop.counter, int64, 1, w.depth))
-            finals = w.close_loop(loop, step, stop, [self.local(name) for name in names])
+            going = None if stmt.going is None else self.value(stmt.going)
+            finals = w.close_loop(loop, step, stop, [self.local(name) for name in names], going)
         self.env.update(zip(names, finals, strict=True))
 
     def guarded(self, stmt: For, low: Value, high: Value, body: Callable[[], None]) -> None:

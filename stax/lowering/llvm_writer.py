@@ -287,15 +287,21 @@ class Writer:
         loop.phis = [Value(self.name(), x.dtype, x.lanes, self.depth) for x in starts]
         return loop
 
-    def close_loop(self, loop: Loop, step: int, stop: Value, finals: list[Value]) -> list[Value]:
+    def close_loop(
+        self, loop: Loop, step: int, stop: Value, finals: list[Value], going: Value | None = None
+    ) -> list[Value]:
         """End a loop; give the final values of its locals as values of the level around it."""
         scope, after, following = self.levels.pop(), self.label(), self.name()
         again, label = self.name(), loop.head[1][:-1]
         scope.lines += [
             f"  {following} = add i64 {loop.counter}, {step}",
             f"  {again} = icmp slt i64 {following}, {stop.text}",
-            f"  br i1 {again}, label %{label}, label %{after}",
         ]
+        if going is not None:
+            both = self.name()
+            scope.lines.append(f"  {both} = and i1 {again}, {going.text}")
+            again = both
+        scope.lines.append(f"  br i1 {again}, label %{label}, label %{after}")
         back, entry = f"%{scope.label}", f"%{loop.entry}"
         loop.head.append(
             f"  {loop.counter} = phi i64 [ {loop.start.text}, {entry} ], [ {following}, {back} ]"

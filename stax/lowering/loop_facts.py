@@ -62,7 +62,7 @@ class LoopFacts:
 def loop_facts(loop: For) -> LoopFacts:
     """Walk the body of `loop`."""
     facts = LoopFacts()
-    for node in walk(*loop.body):
+    for node in walk(*loop.body, *(() if loop.going is None else (loop.going,))):
         match node:
             case Apply(name, _, dtype):
                 if dtype != INDEX:

@@ -164,13 +164,15 @@ class For:
     """Run `body` for var = 0 .. extent-1; `kind` says what the iterations may rely on.
 
     Iterations of "parallel" and "vector" loops are independent apart from Update; "serial" and
-    "unroll" run in order, the latter with the body repeated.
+    "unroll" run in order, the latter with the body repeated.  A serial loop with a condition
+    `going`, in no vector loop, also ends after an iteration at the end of which that is false.
     """
 
     var: Var
     extent: Expr
     kind: LoopKind
     body: tuple[Stmt, ...]
+    going: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +257,11 @@ def children(node: Node) -> Iterator[Node]:
             yield from index
             if mask is not None:
                 yield mask
-        case For(_, extent, _, body):
+        case For(_, extent, _, body, going):
             yield extent
             yield from body
+            if going is not None:
+                yield going
         case Let(_, value) | Init(_, value) | Set(_, value) | Update(_, _, value):
             yield value
         case Store(_, index, value, mask):
@@ -281,9 +285,10 @@ def map_children(node: Any, f: Callable[[Any], Any]) -> Any:
         case Load(buffer, index, mask):
             new, m = _map_tuple(index, f), _map_optional(mask, f)
             return node if new is index and m is mask else Load(buffer, new, m)
-        case For(var, extent, kind, body):
-            e, b = f(extent), _map_tuple(body, f)
-            return node if e is extent and b is body else For(var, e, kind, b)
+        case For(var, extent, kind, body, going):
+            e, b, g = f(extent), _map_tuple(body, f), _map_optional(going, f)
+            same = e is extent and b is body and g is going
+            return node if same else For(var, e, kind, b, g)
         case Let(var, value) | Init(var, value) | Set(var, value):
             v = f(value)
             return node if v is value else type(node)(var, v)

@@ -55,6 +55,11 @@ def print_kernel(kernel: Kernel) -> str:
     return _Printer(kernel).text()
 
 
+def print_expressions(roots: Sequence[Expr]) -> list[str]:
+    """Write expressions as `print_kernel` does; a long one names temporaries that are not shown."""
+    return _Printer(Kernel("", (), (), (), ())).expressions(*roots)
+
+
 class ExpressionPrinter:
     """Prints expressions into lines of Python; how one node is spelled is up to the subclass."""
 
@@ -116,10 +121,12 @@ class _Printer(ExpressionPrinter):
 
     def statement(self, stmt: Stmt) -> None:
         match stmt:
-            case For(var, extent, kind, body):
+            case For(var, extent, kind, body, going):
                 self.line(f"for {var.name} in {kind}({self.expressions(extent)[0]}):")
                 outer, self.indent = self.indent, self.indent + "    "
                 self.statements(body)
+                if going is not None:
+                    self.line(f"if not ({self.expressions(going)[0]}): break")
                 self.indent = outer
             case Let(var, value) | Init(var, value) | Set(var, value):
                 self.line(f"{var.name} = {self.expressions(value)[0]}")

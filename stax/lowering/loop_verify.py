@@ -47,7 +47,8 @@ from stax.lowering.loop_ir import (
 from stax.lowering.loop_printer import type_name
 from stax.types import SHORT_NAMES, bfloat16
 
-SCRATCH_LIMIT = 64 * 1024
+# Scratch is on the stack, of which some threads have half a megabyte.
+SCRATCH_LIMIT = 256 * 1024
 _KINDS = ("parallel", "serial", "vector", "unroll")
 _FLOATS_ONLY = frozenset((*MATH, "sqrt", "rsqrt"))
 _BITS_ONLY = frozenset(LOGIC + SHIFTS + COUNTING)
@@ -214,8 +215,18 @@ class _Verifier:
             self.define(stmt.var, INDEX)
             self.loops.append(stmt)
             self.statements(stmt.body)
+            self.stmt = stmt
+            if stmt.going is not None:
+                self.going(stmt, stmt.going)
             self.loops.pop()
         self.stmt = stmt
+
+    def going(self, stmt: For, condition: Expr) -> None:
+        self.expressions([condition])
+        if stmt.kind != "serial" or self.vector_depth():
+            self.fail("only a serial loop in no vector loop has a condition.")
+        if condition.dtype != BOOL:
+            self.fail(f"the condition is {SHORT_NAMES[condition.dtype]}, not bool.")
 
     # Expressions
 

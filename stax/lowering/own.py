@@ -10,10 +10,12 @@ import itertools
 import math
 from typing import NamedTuple
 
-from stax.control import HoldsGraphs
+from stax.control import HoldsGraphs, Scan
 from stax.errors import LoweringError
 from stax.graph import Constant, Node, Project
+from stax.lowering.lane_step import operands_in_memory
 from stax.lowering.paired import is_library_op
+from stax.operators.bits import Late
 from stax.operators.contract import DotGeneral
 from stax.operators.index import Scatter
 from stax.operators.reduce import Cumulative
@@ -21,28 +23,36 @@ from stax.operators.reshape import Reshape, Transpose
 from stax.operators.sort import Sort, TopK
 from stax.types import float32, float64
 
-# Below this many multiplications a fused loop beats a call of BLAS.
-GEMM_FROM = 1 << 15
+# Below this many multiplications a fused loop beats a call of BLAS: in all, or for one product of
+# a batch whose sides are not thin.
+GEMM_FROM, ONE_GEMM_FROM, THIN = 1 << 15, 1 << 12, 8
 GEMM_NAMES = {float32: "gemm_f32", float64: "gemm_f64"}
 
 
 def is_own_kernel(node: Node) -> bool:
     """Say whether `node` is computed by a kernel of its own."""
     if isinstance(node.op, DotGeneral):
-        return is_gemm(node)
-    own = Sort | TopK | Cumulative | Scatter | Project | HoldsGraphs
+        return not no_gemm(node)
+    own = Sort | TopK | Cumulative | Scatter | Project | HoldsGraphs | Late
     return isinstance(node.op, own) or is_library_op(node.op)
 
 
-def is_gemm(node: Node) -> bool:
-    """Say whether a product is worth a call of BLAS."""
+def no_gemm(node: Node) -> str:
+    """Say why a product is not worth a call of BLAS; nothing if it is."""
     lhs, rhs = (x.type for x in node.inputs)
     if node.type.dtype not in GEMM_NAMES or lhs.dtype != node.type.dtype or rhs.dtype != lhs.dtype:
-        return False
-    extents = [*node.type.shape, *(lhs.shape[a] for a in node.op.contracting[0])]  # type: ignore[attr-defined]
-    if not all(isinstance(e, int) for e in extents):
-        return False
-    return math.prod(extents) >= GEMM_FROM
+        return "BLAS has no product of these types"
+    op = node.op
+    assert isinstance(op, DotGeneral)
+    summed = [lhs.shape[a] for a in op.contracting[0]]
+    if not all(isinstance(e, int) for e in (*node.type.shape, *summed)):
+        return "a length is symbolic"
+    free = op.free(lhs.ndim, rhs.ndim)
+    rows, columns = [lhs.shape[a] for a in free.lhs], [rhs.shape[a] for a in free.rhs]
+    sides = [math.prod(lengths) for lengths in (rows, columns, summed)]
+    is_one = min(sides) >= THIN and math.prod(sides) >= ONE_GEMM_FROM
+    count = math.prod((*node.type.shape, *summed))
+    return "" if is_one or count >= GEMM_FROM else f"{count} multiplications are too few"
 
 
 class View(NamedTuple):
@@ -184,6 +194,8 @@ def stored_operands(node: Node) -> list[Node]:
     """Return what must be in memory for a kernel of its own: its operands, or what they view."""
     if isinstance(node.op, Scatter) and isinstance(node.inputs[0].op, Constant):
         return list(node.inputs[1:])  # one number is written, not copied
+    if isinstance(node.op, Scan):
+        return operands_in_memory(node)
     if not isinstance(node.op, DotGeneral):
         return list(node.inputs)
     return [root for root, _ in _matrices(node)]

@@ -15,7 +15,9 @@ import numpy as np
 
 from stax.graph import Node
 from stax.lowering.complex_math import Planes
+from stax.lowering.fourier import FourierPass
 from stax.op import Op
+from stax.operators.callback import HostOp
 from stax.operators.fft import Fft
 from stax.operators.matrices import MatrixOp
 from stax.operators.reshape import reshape
@@ -48,16 +50,21 @@ class Paired(Op):
     flags: tuple[bool, ...]
     name: ClassVar[str] = "paired"
 
-    def complex_types(self, *operands: ArrayType) -> tuple[ArrayType, ...]:
-        """Return the types of the results of the op itself."""
-        found = self.op.abstract_eval(
+    @property
+    def effect(self) -> str | None:  # type: ignore[override]
+        return self.op.effect
+
+    def complex_type(self, *operands: ArrayType) -> Type:
+        """Return the type of the op itself."""
+        return self.op.abstract_eval(
             *(_joined_type(t) if f else t for t, f in zip(operands, self.flags, strict=True))
         )
-        return found.items if isinstance(found, TupleType) else (found,)
 
     def abstract_eval(self, *operands: ArrayType) -> Type:
-        found = [_pair_type(t) for t in self.complex_types(*operands)]
-        return found[0] if len(found) == 1 else TupleType(found)
+        found = self.complex_type(*operands)
+        if isinstance(found, TupleType):
+            return TupleType(map(_pair_type, found.items))
+        return _pair_type(found)
 
     def evaluate(self, *arrays: np.ndarray) -> Any:
         given = [_as_complex(x) if f else x for x, f in zip(arrays, self.flags, strict=True)]
@@ -129,14 +136,18 @@ def on_pairs(op: Op, inputs: Sequence[Any]) -> Any:
     """Apply `op` to planes, or to real values with complex results: planes, or a tuple of them."""
     given = [joined(x) if isinstance(x, Planes) else x for x in inputs]
     wrapped = Paired(op, tuple(isinstance(x, Planes) for x in inputs))
-    types = wrapped.complex_types(*map(type_of, given))
-    found = tuple(
-        taken_apart(x) if is_complex(t.dtype) else x
-        for x, t in zip(results(bind(wrapped, *given)), types, strict=True)
-    )
-    return found if len(found) > 1 else found[0]
+    type_ = wrapped.complex_type(*map(type_of, given))
+    values = results(bind(wrapped, *given))
+    if isinstance(type_, TupleType):
+        return tuple(map(_in_planes, values, type_.items))
+    return _in_planes(values[0], type_)
+
+
+def _in_planes(x: Any, type_: ArrayType) -> Any:
+    """Return what a library made of a value of `type_`: planes, if that is complex."""
+    return taken_apart(x) if is_complex(type_.dtype) else x
 
 
 def is_library_op(op: Op) -> bool:
     """Say whether a library computes `op`, natively or through Python."""
-    return isinstance(op, Fft | MatrixOp | Paired)
+    return isinstance(op, Fft | FourierPass | MatrixOp | HostOp | Paired)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable
@@ -10,16 +11,21 @@ from typing import Protocol
 
 from stax.config import config
 from stax.graph import Graph
-from stax.lowering.host import HostStep
+from stax.lowering.bounds import RECORD, Site, checked_kernel
+from stax.lowering.budget import lower_within
+from stax.lowering.driver import DriverWriter
+from stax.lowering.hoist import hoisted
 from stax.lowering.lapack import LapackStep
 from stax.lowering.llvm import emit_kernel
 from stax.lowering.loop_ir import Kernel
 from stax.lowering.loop_verify import verify_kernel
 from stax.lowering.loops import ControlStep
 from stax.lowering.prepare import prepare
-from stax.lowering.program import DriverWriter, Program, lower
+from stax.lowering.program import Program, lower
 from stax.lowering.sorting import SortStep
+from stax.lowering.unread import without_unread
 from stax.lowering.vector_math import MathLibrary
+from stax.lowering.watching import watched
 
 
 class Target(Protocol):
@@ -34,18 +40,24 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class Lowered:
-    """A program with its code: LLVM text, the slots of the context table that it uses, and how
-    many kernels were compiled (equal ones are compiled once)."""
+    """A program with its code: LLVM text, the slots of the context table that it uses, how many
+    kernels were compiled (equal ones are compiled once), and the places of its bounds checks, the
+    status that the program ends with being the number of one, from 1."""
 
     program: Program
     text: str
     slots: tuple[str, ...]
     distinct_kernels: int
+    checked: tuple[Site, ...] = ()
 
 
-def lower_graph(graph: Graph) -> Program:
-    """Lower a graph to kernels and library calls."""
-    return lower(prepare(graph))
+def lower_graph(graph: Graph, memory_budget: int | None = None) -> Program:
+    """Lower a graph to kernels and library calls; arrays that it holds are its last inputs.
+
+    With a `memory_budget`, its temporary values take at most so many bytes (`lower_within`).
+    """
+    prepared = without_unread(prepare(watched(hoisted(graph).graph)))
+    return lower(prepared) if memory_budget is None else lower_within(prepared, memory_budget)
 
 
 def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lowered:
@@ -54,9 +66,12 @@ def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lo
     symbols: dict[str, str] = {}  # the body of a kernel to the name it is emitted under
     functions: dict[str, str] = {}
     natives: dict[str, str] = {}  # functions that are no kernels of the loop IR
-    parts = []
-    for kernel in program.kernels:
-        if config.verify:
+    sites: list[Site] = []
+    has_checks = config.check == "bounds"
+    parts = [f"{RECORD} = internal global i64 0"] if has_checks else []
+    for built in program.kernels:
+        kernel = checked_kernel(built, sites) if has_checks else built
+        if config.verify or has_checks:
             verify_kernel(kernel)
         text = emit_kernel(kernel, math, target)
         body = _nameless(kernel, text)
@@ -64,18 +79,20 @@ def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lo
             symbols[body] = kernel.name
             parts.append(text)
         functions[kernel.name] = symbols[body]
-    drivers = [DriverWriter(program, functions, slot, target.attributes, math.externals)]
+    hosts = {step: i for i, step in enumerate(program.host_steps)}
+    writer = functools.partial(DriverWriter, host_numbers=hosts, has_checks=has_checks)
+    drivers = [writer(program, functions, slot, target.attributes, math.externals)]
     for step in itertools.chain.from_iterable(part.steps for part in program.parts):
-        if isinstance(step, SortStep | HostStep | LapackStep | ControlStep):
+        if isinstance(step, SortStep | LapackStep | ControlStep):
             natives.update(step.functions(target.attributes))
         if isinstance(step, ControlStep):
             drivers += [
-                DriverWriter(body, functions, slot, target.attributes, name=step.body_name(i))
+                writer(body, functions, slot, target.attributes, name=step.body_name(i))
                 for i, body in enumerate(step.bodies)
             ]
     parts += [*natives.values(), *(driver.write() for driver in drivers), math.text()]
     slots = dict.fromkeys(name for driver in drivers for name in driver.slots)
-    return Lowered(program, "\n".join(parts), tuple(slots), len(symbols))
+    return Lowered(program, "\n".join(parts), tuple(slots), len(symbols), tuple(sites))
 
 
 def _nameless(kernel: Kernel, text: str) -> str:

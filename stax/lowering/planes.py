@@ -12,6 +12,7 @@ Calls are inlined on the way, as in `prepare`, which this comes before.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,15 @@ from stax.control import HoldsGraphs, with_graphs
 from stax.errors import LoweringError
 from stax.extent import product
 from stax.graph import Constant, Graph, Node, Project
+from stax.interpreters.lengths import renewed
 from stax.lowering import complex_math
 from stax.lowering.complex_math import Planes, choose, is_nan, multiply, number
 from stax.lowering.paired import is_library_op, joined, on_pairs, taken_apart
 from stax.op import Op
+from stax.operators.bits import Late, late
 from stax.operators.broadcast import LinearOp, Reduction, broadcast_in_dim
 from stax.operators.contract import DotGeneral
+from stax.operators.convolution import Convolution
 from stax.operators.dynamic import DynamicSlice, DynamicUpdateSlice
 from stax.operators.elementwise import (
     Convert,
@@ -119,7 +123,8 @@ def _walk(trace: Trace, graph: Graph, args: list[Any]) -> list[Any]:
         inputs = [values[x] for x in node.inputs]
         trace.source, trace.scope = node.source, node.scope
         if isinstance(node.op, HoldsGraphs) and node.op.applied:
-            values[node] = tuple(_walk(trace, node.op.applied, inputs))
+            inner = renewed(node.op.applied, trace.builder.opens)
+            values[node] = tuple(_walk(trace, inner, inputs))
         elif isinstance(node.op, Project):
             values[node] = results(inputs[0])[node.op.position]
         elif _is_complex(node.type) or any(isinstance(x, Planes) for x in inputs):
@@ -148,6 +153,10 @@ def _split(node: Node, inputs: list[Any]) -> Any:
             return op.repeated(x, number(x, 1), multiply, complex_math.divide)
         case LinearOp() | StopGradient() | Select() | DynamicSlice() | DynamicUpdateSlice():
             return _planewise(node.op, inputs)
+        case Late():
+            x, after = inputs
+            after = after.real if isinstance(after, Planes) else after
+            return _planewise(Late(), [x, after]) if isinstance(x, Planes) else late(x, after)
         case Scatter(kind="set" | "add"):
             return _planewise(node.op, inputs)
         case Scatter(kind="mul") as op:
@@ -156,7 +165,7 @@ def _split(node: Node, inputs: list[Any]) -> Any:
             return _gathered(op, *inputs)
         case Reduction() | Cumulative():
             return _reduced(node.op, inputs[0])
-        case DotGeneral() as op:
+        case DotGeneral() | Convolution() as op:
             return _product(op, node, inputs)
         case Sort() as op:
             return _sorted(op, inputs)
@@ -297,12 +306,10 @@ def _running(op: Cumulative, join: Any, x: Planes) -> Planes:
 # --- products ---
 
 
-def _product(op: DotGeneral, node: Node, inputs: list[Any]) -> Any:
+def _product(op: DotGeneral | Convolution, node: Node, inputs: list[Any]) -> Any:
     """Return a product as real products: four of them, or two if an operand is real."""
     dtype = node.type.dtype
-    real_op = DotGeneral(
-        op.contracting, op.batching, None if op.dtype is None else real_part(dtype), op.precision
-    )
+    real_op = replace(op, dtype=None if op.dtype is None else real_part(dtype))
     lhs, rhs = inputs
     if not isinstance(lhs, Planes) and not isinstance(rhs, Planes):
         real = bind(real_op, lhs, rhs)

@@ -13,20 +13,28 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from stax.control import HoldsGraphs
+from stax.control import HoldsGraphs, with_graphs
 from stax.errors import LoweringError
 from stax.graph import Constant, Graph, Input, Node, Project, multiple
-from stax.interpreters.interpret import inline
+from stax.interpreters.interpret import inline, interpret
+from stax.interpreters.lengths import numbered
 from stax.interpreters.simplify import simplify
+from stax.lowering.decisions import decided
 from stax.lowering.element import is_unit, static_size
 from stax.lowering.keys import keys_as_numbers
+from stax.lowering.loops import carried_inputs
+from stax.lowering.outside import work_outside
 from stax.lowering.own import is_own_kernel
+from stax.lowering.patches import as_product, form_of
 from stax.lowering.planes import split_complex
 from stax.lowering.split import Copy, split_reductions
 from stax.lowering.transposes import undo_transposes
+from stax.lowering.updates import small_updates_as_scatters
 from stax.op import Op, has_rule
+from stax.operators.bits import Late
 from stax.operators.broadcast import Reduction, broadcast_in_dim, reduce_sum
 from stax.operators.contract import DotGeneral
+from stax.operators.convolution import Convolution
 from stax.operators.elementwise import convert, mul
 from stax.operators.index import Scatter
 from stax.operators.matrices import Carried
@@ -42,15 +50,43 @@ LONG_SUM = 16
 COMPILED = frozenset(d for d in NUMERIC if not is_complex(d))
 
 
-def prepare(graph: Graph) -> Graph:
-    """Return `graph` in the form that `fuse` takes; raises LoweringError where there is none."""
+def prepare(graph: Graph, known: int = 0) -> Graph:
+    """Return `graph` in the form that `fuse` takes; raises LoweringError where there is none.
+
+    Lengths that its loops find are numbered from `known` on, in graphs that they hold as well.
+    """
     # Rewriting opens identities across what were boundaries, and an identity may turn an output
     # into an input, so outputs get memory of their own last.
-    flat = simplify(undo_transposes(simplify(keys_as_numbers(_flat(split_complex(graph))))))
-    prepared = _own_outputs(simplify(split_reductions(flat)))
+    whole = keys_as_numbers(_flat(work_outside(split_complex(graph))))
+    flat = simplify(undo_transposes(simplify(whole)))
+    flat, known = numbered(flat, known), known + len(flat.opens)
+    prepared = _own_outputs(_with_bodies(simplify(split_reductions(flat)), known))
     for node in (*prepared.inputs, *prepared.nodes):
         _check(node)
     return prepared
+
+
+def _with_bodies(graph: Graph, known: int) -> Graph:
+    """Return `graph` with the graphs that loops and choices hold prepared as well."""
+    if not any(isinstance(node.op, HoldsGraphs) for node in graph.nodes):
+        return graph
+
+    def rule(node: Node, inputs: list[Any]) -> Any:
+        op = node.op
+        if not isinstance(op, HoldsGraphs):
+            return bind(op, *inputs)
+        numbers = itertools.count()
+
+        def body(inner: Graph) -> Graph:
+            carried = carried_inputs(op, next(numbers))
+            return prepare(small_updates_as_scatters(inner, carried), known)
+
+        return bind(with_graphs(op, body), *inputs)
+
+    with Trace(graph.name, "prepare") as trace:
+        args = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
+        result = trace.finish(interpret(graph, args, rule))
+    return verified(result, "prepare")
 
 
 def _check(node: Node) -> None:
@@ -73,7 +109,7 @@ def _own_outputs(graph: Graph) -> Graph:
     with Trace(graph.name, "prepare") as trace:
         args = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
         seen: set[Node] = set()
-        result = trace.finish([_own(trace, x, seen) for x in inline(graph, args)])
+        result = trace.finish([_own(x, seen) for x in inline(graph, args)])
     return verified(result, "prepare")
 
 
@@ -106,6 +142,8 @@ def _rewritten(op: Op, inputs: list[Any]) -> Any:
             return inputs[0]
         case Reduction():
             return _reduction(op, inputs[0])
+        case Convolution():
+            return _convolution(op, *inputs)
         case DotGeneral() if not op.contracting[0]:
             return _outer_product(op, *inputs)
         case DotGeneral() if (vector := _vector_side(op, *inputs)) is not None:
@@ -129,8 +167,19 @@ def _reduction(op: Any, x: Any) -> Any:
     return bind(op, x)
 
 
+def _convolution(op: Convolution, x: Any, w: Any) -> Any:
+    decided(f"{op.name} of {x.type!r} and {w.type!r}: {form_of(op, w.type)}", x.owner.source)
+    with Trace("convolution", "prepare") as trace:
+        trace.source, trace.scope = x.owner.source, x.owner.scope
+        args = [trace.input(t) for t in (x.type, w.type)]
+        product = trace.finish([as_product(op, *args)])
+    (result,) = inline(_flat(product), [x, w])
+    return result
+
+
 def _outer_product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
     """Multiply elements where nothing is summed."""
+    decided(f"{op.name} sums nothing: a multiplication", lhs.owner.source)
     out = op.abstract_eval(lhs.type, rhs.type)
     batches, free = len(op.batching[0]), op.free(lhs.type.ndim, rhs.type.ndim)
     places: list[Any] = []
@@ -161,6 +210,8 @@ def _vector_product(op: DotGeneral, operands: list[Any], side: int) -> Any:
     reduction it runs along memory whichever axis is summed, and what stands around it joins it.
     """
     out = op.abstract_eval(*(x.type for x in operands))
+    what = f"{op.name} with a vector: a multiplication and a sum, at the pace of memory"
+    decided(what, operands[0].owner.source)
     wide = op.accumulates(*(x.type.dtype for x in operands))
     vector, matrix = (convert(operands[i], wide) for i in (side, 1 - side))
     shape, free = matrix.type.shape, op.free(*(x.type.ndim for x in operands))
@@ -243,16 +294,15 @@ def _placed(x: Any, shape: Any, axes: list[int]) -> Any:
     return broadcast_in_dim(x, shape, sorted(axes))
 
 
-def _own(trace: Trace, x: Proxy, seen: set[Node]) -> Proxy:
+def _own(x: Proxy, seen: set[Node]) -> Proxy:
     """Return an output that is stored in memory of its own."""
     root = x.node
-    while isinstance(root.op, Reshape):
+    while isinstance(root.op, Reshape | Late):
         root = root.inputs[0]
     if root in seen or isinstance(root.op, Input | Constant):
         x = bind(Copy(), x)
+        while x.node in seen:  # a copy of the copy, which stays apart when nodes are merged
+            x = bind(Copy(), x)
         root = x.node
-        if root in seen:  # the same copy for two outputs
-            x = Proxy(trace.builder.add(Copy(), (x.node,), x.type, None, ()), trace)
-            root = x.node
     seen.add(root)
     return x

@@ -8,27 +8,32 @@ kernels, the thread pool and BLAS through the context table; it never goes back 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from stax.control import HoldsGraphs
+from stax.control import HoldsGraphs, Scan
 from stax.errors import InternalError
 from stax.extent import Extent
-from stax.graph import Graph, Node, held_graphs
+from stax.graph import Graph, Input, Node, held_graphs
 from stax.lowering import loop_ir as ir
+from stax.lowering.block_step import BlockStep
+from stax.lowering.blocks import Blocks, blocks_of
 from stax.lowering.build import BuiltKernel, KernelBuilder
-from stax.lowering.element import ALIGNMENT, SYMBOL_PREFIX, aligned, static_size
+from stax.lowering.element import ALIGNMENT, aligned, static_size
 from stax.lowering.fuse import Fusion, Region, fuse
+from stax.lowering.host import HostStep
 from stax.lowering.labels import Labels
+from stax.lowering.lane_step import LaneStep, lane_step
 from stax.lowering.lapack import LapackStep
 from stax.lowering.library import LibraryStep, library_steps, results_read
 from stax.lowering.loops import ControlStep, carried_inputs, control_step
+from stax.lowering.overwriting import may_overwrite
 from stax.lowering.prepare import prepare
-from stax.lowering.schedule import schedule
+from stax.lowering.schedule import Schedule, schedule
 from stax.lowering.sorting import SortStep
-from stax.lowering.updates import small_updates_as_scatters
-from stax.lowering.vector_math.external import POINTER, REPORTING, SLOT_PREFIX
+from stax.lowering.while_step import EndingStep, ending_step
 from stax.operators.index import Scatter
 from stax.types import ArrayType, uint8
 
@@ -38,22 +43,29 @@ MANY_STEPS = 8
 
 @dataclass(frozen=True, eq=False)
 class KernelStep:
-    """Run a kernel over its parallel loop; it computes a region, or one op by itself.
+    """Run a kernel over its parallel loop; it computes what `plan` is for, or `node` by itself.
 
     `is_copy` says that it only copies the first of its values to the second, so that it need not
-    run where both have the same memory.
+    run where both have the same memory.  `once` builds it to compute each element once.
     """
 
     built: BuiltKernel
-    region: Region | None = None
+    plan: Schedule | None = None
+    node: Node | None = None
     is_copy: bool = False
+    once: Callable[[], BuiltKernel] | None = None
+
+    @property
+    def region(self) -> Region | None:
+        """What is computed in one nest of loops."""
+        return None if self.plan is None else self.plan.region
 
     @property
     def reads_and_writes(self) -> tuple[Node, ...]:
         return self.built.values
 
 
-Step = KernelStep | LibraryStep | ControlStep
+Step = KernelStep | LibraryStep | ControlStep | LaneStep | EndingStep
 
 
 @dataclass(frozen=True)
@@ -74,11 +86,21 @@ class Program:
     places: dict[Node, Place] = field(default_factory=dict)
     scratch: dict[Step, Place] = field(default_factory=dict)
     arena_bytes: int = 0
+    # The lengths in the table of extents: those that it is given, and those that its loops find.
     symbols: tuple[str, ...] = ()
+    opens: tuple[str, ...] = ()
+    # Values of a size that is known only while the program runs, which makes their memory.
+    growing: list[ArrayType] = field(default_factory=list)
+    # Results among them, by number: the caller finds their addresses where other results go.
+    handed_over: dict[int, int] = field(default_factory=dict)
     # Of the body of a loop: inputs, and the outputs that take their place in the next step.
     carried: Mapping[int, int] = field(default_factory=dict)
     # Outputs that are written where the input lies that they take the place of.
     in_place: set[int] = field(default_factory=set)
+    # Values whose memory others take, and who does.
+    overwritten: dict[Node, Node] = field(default_factory=dict)
+    # Results that begin as a copy of a value that might have been updated in place, and why.
+    copied: dict[Node, str] = field(default_factory=dict)
     # Temporaries of symbolic size, which the caller makes for each call: places behind the outputs.
     open_temporaries: list[ArrayType] = field(default_factory=list)
 
@@ -92,12 +114,19 @@ class Program:
     def kernels(self) -> list[ir.Kernel]:
         """The kernels in the order in which they run, those of loops after the others."""
         steps = itertools.chain.from_iterable(part.steps for part in self.parts)
-        return [s.built.kernel for s in steps if isinstance(s, KernelStep)]
+        return [s.built.kernel for s in steps if isinstance(s, KernelStep | LaneStep | EndingStep)]
+
+    @property
+    def host_steps(self) -> list[HostStep]:
+        """The steps, those of loops included, that call back to Python."""
+        steps = itertools.chain.from_iterable(part.steps for part in self.parts)
+        return [s for s in steps if isinstance(s, HostStep)]
 
     @property
     def is_long(self) -> bool:
         """Say whether a call may take long however little it reads: many steps, or a loop."""
-        return len(self.steps) > MANY_STEPS or any(isinstance(s, ControlStep) for s in self.steps)
+        loops = (isinstance(s, ControlStep | LaneStep | EndingStep) for s in self.steps)
+        return len(self.steps) > MANY_STEPS or any(loops)
 
     @property
     def call_arena_bytes(self) -> int:
@@ -114,44 +143,63 @@ def _nbytes(type_: ArrayType) -> int:
     return static_size(type_.shape) * int(type_.dtype.itemsize)
 
 
-def lower(graph: Graph, prefix: str = "", carried: Mapping[int, int] | None = None) -> Program:
+def lower(
+    graph: Graph,
+    prefix: str = "",
+    carried: Mapping[int, int] | None = None,
+    symbols: tuple[str, ...] | None = None,
+) -> Program:
     """Lower a prepared graph; raises LoweringError for an op that has no lowering.
 
     `prefix` begins the names of its kernels; `carried` says of inputs which output takes their
-    place in the next step of a loop, so that it may take their memory.
+    place in the next step of a loop, so that it may take their memory; `symbols` are the lengths
+    that the program around it knows.
     """
     fusion = fuse(graph)
+    known = _symbols(graph) if symbols is None else symbols
+    opens = tuple(dict.fromkeys(node.op.opens for node in graph.nodes if node.op.opens))
     # Scheduling may add stored values, so it is done for all regions before any kernel is built.
     plans = [(region, schedule(fusion, region)) for region in fusion.regions]
     labels = Labels(graph, fusion)
     jobs: list[tuple[int, int, Step]] = []
     for i, (region, plan) in enumerate(plans):
         name = f"{prefix}kernel{i}"
-        built = KernelBuilder(fusion, plan, name, labels.names).build()
-        jobs.append((region.level, len(jobs), KernelStep(built, region)))
+        builder = functools.partial(KernelBuilder, fusion, plan, name, labels.names)
+        once = builder(once=True).build if plan.can_compute_once else None
+        kernel_step = KernelStep(builder().build(), plan, once=once)
+        jobs.append((region.level, len(jobs), kernel_step))
     for i, node in enumerate(fusion.own, len(plans)):
         name = f"{prefix}kernel{i}"
         if isinstance(node.op, HoldsGraphs):
-            jobs.append((fusion.level[node], len(jobs), _control_step(fusion, node, name)))
+            held = _control_step(fusion, node, name, labels.names, (*known, *opens))
+            jobs.append((fusion.level[node], len(jobs), held))
             continue
         for part, own in enumerate(library_steps(fusion, node, name, labels.names)):
             is_copy = isinstance(node.op, Scatter) and not part
-            step = KernelStep(own, None, is_copy) if isinstance(own, BuiltKernel) else own
+            step = KernelStep(own, None, node, is_copy) if isinstance(own, BuiltKernel) else own
             jobs.append((fusion.level[node], len(jobs), step))
     steps = [step for _, _, step in sorted(jobs, key=lambda job: job[:2])]
-    program = Program(graph, fusion, steps, symbols=_symbols(graph), carried=carried or {})
-    _assign_places(program)
+    program = Program(graph, fusion, steps, symbols=known, opens=opens, carried=carried or {})
+    _assign_places(program, symbols is not None)
     return program
 
 
-def _control_step(fusion: Fusion, node: Node, name: str) -> ControlStep:
+def _control_step(
+    fusion: Fusion, node: Node, name: str, labels: Mapping[Node, str], symbols: tuple[str, ...]
+) -> ControlStep | LaneStep | EndingStep:
+    sources, results = [fusion.root_of(x) for x in node.inputs], results_read(fusion, node)
+    given = (name, node, sources, dict(results), labels)
+    one_kernel = lane_step(*given) or ending_step(*given)
+    if one_kernel is not None:
+        return one_kernel
+    if isinstance(node.op, Scan) and isinstance(blocks := blocks_of(node.op), Blocks):
+        body = lower(prepare(blocks.body), f"{name}_", carried_inputs(node.op, 0), symbols)
+        return BlockStep(name, node, tuple(sources), tuple(results), (body,), symbols, blocks)
     bodies = []
     for i, graph in enumerate(held_graphs(node.op)):
         carried = carried_inputs(node.op, i)
-        body = prepare(small_updates_as_scatters(graph, carried))
-        bodies.append(lower(body, f"{name}_{i}_", carried))
-    sources = [fusion.root_of(x) for x in node.inputs]
-    return control_step(name, node, sources, results_read(fusion, node), bodies)
+        bodies.append(lower(graph, f"{name}_{i}_", carried, symbols))
+    return control_step(name, node, sources, results, bodies, symbols)
 
 
 def _symbols(graph: Graph) -> tuple[str, ...]:
@@ -162,7 +210,8 @@ def _symbols(graph: Graph) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _assign_places(program: Program) -> None:
+def _assign_places(program: Program, is_body: bool = False) -> None:
+    """Give each value its memory; a body makes that of values of symbolic size itself."""
     places = program.places
     for i, node in enumerate(program.graph.inputs):
         places[node] = Place("input", i)
@@ -170,9 +219,13 @@ def _assign_places(program: Program) -> None:
         root = program.fusion.root_of(node)
         if root in places:
             raise InternalError(f"lower: output {i} has no memory of its own.")
-        places[root] = Place("output", i)
+        if _mentions(node.type, program.opens):
+            places[root] = _open_place(program, node.type, is_body)
+            program.handed_over[i] = places[root].number
+        else:
+            places[root] = Place("output", i)
     last_use: dict[Node, int] = {}
-    in_place = _update_in_place(program)
+    in_place = program.overwritten = _update_in_place(program)
     # Views of one value under several shapes are one stretch of memory.
     touched = [
         [in_place.get(root, root) for root in map(program.fusion.root_of, s.reads_and_writes)]
@@ -190,13 +243,14 @@ def _assign_places(program: Program) -> None:
             if node in places:
                 continue
             if any(isinstance(extent, Extent) for extent in node.type.shape):
-                places[node] = _open_place(program, node.type)
+                places[node] = _open_place(program, node.type, is_body)
             else:
                 places[node] = Place("arena", arena.take(_nbytes(node.type)))
-        if isinstance(step, SortStep | LapackStep | ControlStep):
+        if isinstance(step, SortStep | LapackStep | ControlStep | LaneStep | EndingStep):
             nbytes = step.scratch_bytes
             if isinstance(nbytes, Extent):
-                program.scratch[step] = _open_place(program, ArrayType(uint8, (nbytes,)))
+                type_ = ArrayType(uint8, (nbytes,))
+                program.scratch[step] = _open_place(program, type_, is_body)
             else:
                 program.scratch[step] = Place("arena", arena.take(nbytes))
                 arena.give(program.scratch[step].number, nbytes)
@@ -208,42 +262,101 @@ def _assign_places(program: Program) -> None:
     program.arena_bytes = arena.size
 
 
-def _open_place(program: Program, type_: ArrayType) -> Place:
-    """Return a place that the caller makes, because its size is symbolic."""
+def _mentions(type_: ArrayType, names: Sequence[str]) -> bool:
+    """Say whether a length in a type depends on one of these symbols."""
+    lengths = [n for n in type_.shape if isinstance(n, Extent)]
+    return any(name in n.symbols() for n in lengths for name in names)
+
+
+def _open_place(program: Program, type_: ArrayType, is_body: bool) -> Place:
+    """Return a place for what is of symbolic size.
+
+    The caller makes it, if it knows the size; else the program does while it runs.
+    """
+    if is_body or _mentions(type_, program.opens):
+        program.growing.append(type_)
+        return Place("open", len(program.growing) - 1)
     number = len(program.graph.outputs) + len(program.open_temporaries)
     program.open_temporaries.append(type_)
     return Place("output", number)
 
 
 def _update_in_place(program: Program) -> dict[Node, Node]:
-    """Drop copies of values that nothing else reads; returns whose memory such a value gets.
+    """Let results take the memory of values that nothing else reads; returns who gets whose.
 
-    Only a value that the program made, or one that a loop carries to the same place: nothing else
-    that it was given is to change.
+    Only that of a value that the program made, or one that a loop carries to the same place:
+    nothing else that it was given is to change.  A copy is dropped then, and a kernel built again.
     """
     root_of, graph = program.fusion.root_of, program.graph
     carried = {graph.inputs[i]: k for i, k in program.carried.items()}
-    fixed = {*program.graph.inputs, *map(program.fusion.root_of, program.graph.outputs)}
+    fixed = {*graph.inputs, *map(root_of, graph.outputs)}
     last_use: dict[Node, int] = {}
     for i, step in enumerate(program.steps):
-        last_use.update(dict.fromkeys(map(program.fusion.root_of, step.reads_and_writes), i))
+        last_use.update(dict.fromkeys(map(root_of, step.reads_and_writes), i))
     found: dict[Node, Node] = {}
+
+    def give(old: Node, new: Node) -> bool:
+        """Give `new` the memory of `old`, if that may be."""
+        last, number = found.get(new, new), carried.get(old)
+        if number is not None and last is root_of(graph.outputs[number]):
+            program.in_place.add(number)
+            return True
+        if old in fixed or old in found:
+            return False
+        found[old] = last
+        return True
+
     steps: list[Step] = []
     for i, step in reversed(list(enumerate(program.steps))):
-        if isinstance(step, KernelStep) and step.is_copy and len(step.built.values) == 2:
-            old, new = map(program.fusion.root_of, step.built.values)
-            last = found.get(new, new)
-            number = carried.get(old)
-            if number is not None and last is root_of(graph.outputs[number]):
-                if last_use[old] == i:
-                    program.in_place.add(number)
+        if isinstance(step, KernelStep):
+            values = [root_of(x) for x in step.built.values]
+            if step.is_copy and len(values) == 2:
+                if last_use[values[0]] == i and give(*values):
                     continue
-            elif old not in fixed and last_use[old] == i:
-                found[old] = last
-                continue
+                program.copied[values[1]] = _why_copied(values[0], last_use[values[0]] == i)
+            dying = [last_use[x] == i for x in values]
+            step = _overwriting(step, values, dying, give)
+        if isinstance(step, ControlStep):
+            operands = list(map(root_of, step.operands))
+            for old, new in step.overwrites:
+                is_last = last_use[root_of(old)] == i and operands.count(root_of(old)) == 1
+                if not (is_last and give(root_of(old), root_of(new))):
+                    program.copied[root_of(new)] = _why_copied(root_of(old), is_last)
         steps.append(step)
     program.steps = steps[::-1]
     return found
+
+
+def _why_copied(x: Node, is_last: bool) -> str:
+    """Say why a value that is updated is copied first."""
+    if isinstance(x.op, Input):
+        return "it is an argument, which keeps its value"
+    return "its memory is taken" if is_last else "its old value is read again"
+
+
+def _overwriting(
+    step: KernelStep,
+    values: Sequence[Node],
+    dying: Sequence[bool],
+    give: Callable[[Node, Node], bool],
+) -> KernelStep:
+    """Return a step whose kernel writes results over operands that are read for the last time."""
+    kernel = step.built.kernel
+    if step.once is None:
+        return step
+    pairs: list[tuple[str, str]] = []
+    for new, result in zip(kernel.params, values, strict=True):
+        for old, operand, is_last in zip(kernel.params, values, dying, strict=True):
+            is_taken = any(old.name == name for name, _ in pairs) or values.count(operand) > 1
+            may = is_last and not is_taken and may_overwrite(kernel, old.name, new.name)
+            if may and give(operand, result):
+                pairs.append((old.name, new.name))
+                break
+    if not pairs:
+        return step
+    built = step.once()
+    again = replace(built.kernel, aliases=tuple(pairs))
+    return replace(step, built=replace(built, kernel=again))
 
 
 class _Arena:
@@ -280,155 +393,3 @@ class _Arena:
             else:
                 merged.append((start, length))
         self.free = merged
-
-
-# --- the driver ---
-
-
-class DriverWriter:
-    """Writes the driver of a program as LLVM text."""
-
-    def __init__(
-        self,
-        program: Program,
-        functions: Mapping[str, str],
-        slot: Callable[[str], int],
-        attributes: str,
-        externals: Sequence[str] = (),
-        name: str = "program",
-    ) -> None:
-        self.name = name
-        self.program = program
-        self.functions = functions  # names of kernels to those of the functions that hold them
-        self.slot = slot
-        self.attributes = attributes
-        self.externals = externals  # C functions that kernels call through global pointers
-        self.lines: list[str] = []
-        self.count = 0
-        self.slots: dict[str, str] = {}
-        self.loaded: dict[Place, str] = {}
-
-    def new(self, line: str) -> str:
-        """Append an instruction and return the name of its result."""
-        self.count += 1
-        name = f"%t{self.count}"
-        self.lines.append(f"  {name} = {line}")
-        return name
-
-    def do(self, line: str) -> None:
-        """Append an instruction without a result."""
-        self.lines.append(f"  {line}")
-
-    def check(self, line: str) -> None:
-        """Append a call that returns a status, and return that if it is an error."""
-        status = self.new(line)
-        failed = self.new(f"icmp ne i32 {status}, 0")
-        self.count += 1
-        stop, go = f"stop{self.count}", f"go{self.count}"
-        self.do(f"br i1 {failed}, label %{stop}, label %{go}")
-        self.lines += [f"{stop}:", f"  ret i32 {status}", f"{go}:"]
-
-    def branch(self, condition: str, line: str) -> None:
-        """Append an instruction that ends the program if `condition` holds."""
-        self.count += 1
-        ending, going = f"end{self.count}", f"go{self.count}"
-        self.do(f"br i1 {condition}, label %{ending}, label %{going}")
-        self.lines += [f"{ending}:", f"  {line}", f"{going}:"]
-
-    def from_context(self, name: str) -> str:
-        """Return the function pointer in a slot of the context table."""
-        if name not in self.slots:
-            at = self.new(f"getelementptr ptr, ptr %context, i64 {self.slot(name)}")
-            self.slots[name] = self.new(f"load ptr, ptr {at}")
-        return self.slots[name]
-
-    def pointer(self, node: Node) -> str:
-        """Return the address of a value."""
-        return self._address(self.program.places[self.program.fusion.root_of(node)])
-
-    def scratch(self, step: Step) -> str:
-        """Return the address of the memory that a step needs while it runs."""
-        return self._address(self.program.scratch[step])
-
-    def _address(self, place: Place) -> str:
-        if place not in self.loaded:
-            if place.kind == "arena":
-                self.loaded[place] = self.new(f"getelementptr i8, ptr %arena, i64 {place.number}")
-            else:
-                at = self.new(f"getelementptr ptr, ptr %{place.kind}s, i64 {place.number}")
-                self.loaded[place] = self.new(f"load ptr, ptr {at}")
-        return self.loaded[place]
-
-    def table(self, kind: str, values: Sequence[str]) -> str:
-        """Return the address of an array of pointers or integers on the stack."""
-        if not values:
-            return "null"
-        array = self.new(f"alloca [{len(values)} x {kind}], align 16")
-        for i, value in enumerate(values):
-            at = self.new(f"getelementptr {kind}, ptr {array}, i64 {i}")
-            self.do(f"store {kind} {value}, ptr {at}")
-        return array
-
-    def number(self, e: ir.Expr) -> str:
-        """Return the value of an index expression over the symbols of the program."""
-        match e:
-            case ir.Const(value, _):
-                return str(int(value))
-            case ir.Var(name, _):
-                position = self.program.symbols.index(name.removeprefix(SYMBOL_PREFIX))
-                at = self.new(f"getelementptr i64, ptr %extents, i64 {position}")
-                return self.new(f"load i64, ptr {at}")
-            case ir.Apply(name, (x, y), _):
-                spelling = {
-                    "add": "add",
-                    "sub": "sub",
-                    "mul": "mul",
-                    "floordiv": "sdiv",
-                    "mod": "srem",
-                }
-                return self.new(f"{spelling[name]} i64 {self.number(x)}, {self.number(y)}")
-        raise InternalError(f"driver: no index expression: {e!r}")
-
-    def write(self) -> str:
-        """Return the text of the driver."""
-        size = self.program.arena_bytes
-        if 0 < size <= STACK_ARENA:
-            self.do(f"%arena = alloca [{size} x i8], align {ALIGNMENT}")
-        elif size:
-            # Whoever calls the program hands over a larger arena behind the outputs.
-            position = len(self.program.graph.outputs) + len(self.program.open_temporaries)
-            self.do(f"%arena.at = getelementptr ptr, ptr %outputs, i64 {position}")
-            self.do("%arena = load ptr, ptr %arena.at")
-        for name in self.externals:
-            # Calls that run at the same time store the same address.
-            function = self.from_context(SLOT_PREFIX + name)
-            self.do(
-                f"store atomic ptr {function}, ptr {POINTER.format(name=name)} unordered, align 8"
-            )
-        for step in self.program.steps:
-            if isinstance(step, KernelStep):
-                self._kernel(step.built)
-            else:
-                step.call(self)
-        if REPORTING.intersection(self.externals):
-            state = self.new(f"call i32 {self.from_context('PyGILState_Ensure')}()")
-            self.do(f"call void {self.from_context('PyErr_Clear')}()")
-            self.do(f"call void {self.from_context('PyGILState_Release')}(i32 {state})")
-        self.do("ret i32 0")
-        linkage = "" if self.name == "program" else "internal "
-        given = "ptr %context, ptr %inputs, ptr %outputs, ptr %extents"
-        head = f"define {linkage}i32 @{self.name}({given})"
-        return f"{head} {self.attributes} {{\n" + "\n".join(self.lines) + "\n}\n"
-
-    def _kernel(self, built: BuiltKernel) -> None:
-        kernel, function = built.kernel, self.functions[built.kernel.name]
-        buffers = self.table("ptr", [self.pointer(n) for n in built.values])
-        extents = self.table("i64", [self.number(v) for v in kernel.extents])
-        count = ir.static(built.extent)
-        n = self.number(built.extent)
-        if count is not None and count <= built.grain:
-            self.do(f"call void @{function}(ptr {buffers}, ptr {extents}, i64 0, i64 {n})")
-            return
-        parallel = self.from_context("parallel_for")
-        arguments = f"ptr @{function}, ptr {buffers}, ptr {extents}, i64 {n}, i64 {built.grain}"
-        self.do(f"call void {parallel}({arguments})")

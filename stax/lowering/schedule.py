@@ -69,6 +69,11 @@ class Schedule:
     kept: dict[Node, int] = field(default_factory=dict)
 
     @property
+    def can_compute_once(self) -> bool:
+        """Say whether the kernel can be built so that it computes each element once."""
+        return self.layout is not Layout.MAP or (self.tile is None and not self.period)
+
+    @property
     def stages(self) -> range:
         """The stages that have something to do."""
         return range(max(self.stage[n] for n in self.needed) + 1)
@@ -209,7 +214,7 @@ def _choose_kept(fusion: Fusion, plan: Schedule, local: dict[Node, list[Node]]) 
         if fits:
             room -= nbytes
         elif node not in plan.region.targets:
-            fusion.store(node)
+            fusion.store(node, "several passes read it, and scratch has no room")
 
 
 def _loads(fusion: Fusion, region: Region, node: Node) -> int:
@@ -279,7 +284,7 @@ def tile_of(fusion: Fusion, nodes: set[Node], region: Region) -> tuple[int, int]
     if not all(isinstance(n, int) and n for n in shape):
         return None
     accesses = [
-        [place_stride(r, axis_var(a)) for a in range(len(shape))]
+        [_pair_stride(r, axis_var(a)) for a in range(len(shape))]
         for r in _memory_reads(fusion, nodes, region)
     ]
     rows = row_major(shape)  # type: ignore[arg-type]
@@ -302,6 +307,16 @@ def tile_of(fusion: Fusion, nodes: set[Node], region: Region) -> tuple[int, int]
 def _memory_reads(fusion: Fusion, nodes: set[Node], region: Region) -> list[Read]:
     reads = (r for n in region.nodes if n in nodes for r in fusion.reads(n, region))
     return [r for r in reads if fusion.home.get(r.source) is not region]
+
+
+def _pair_stride(read: Read, axis: ir.Var) -> int | None:
+    """Return `place_stride`, but in pairs where one part of pairs (of complex numbers) is read.
+
+    The other part lies in the same lines of the cache.
+    """
+    stride = place_stride(read, axis)
+    is_part = read.source.type.shape[-1:] == (2,) and isinstance(read.place[-1], ir.Const)
+    return stride // 2 if is_part and stride is not None and stride % 2 == 0 else stride
 
 
 def place_stride(read: Read, axis: ir.Var) -> int | None:

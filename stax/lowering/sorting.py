@@ -27,7 +27,7 @@ from stax.operators.sort import Sort
 from stax.types import bfloat16, float16, float32, float64
 
 if TYPE_CHECKING:
-    from stax.lowering.program import DriverWriter
+    from stax.lowering.driver import DriverWriter
 
 # Rows up to this length are sorted by insertion.
 INSERTION = 48

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 from stax.extent import Dimension
 from stax.graph import Constant, Graph, Node
+from stax.lowering.decisions import decided
 from stax.lowering.element import is_unit
 from stax.op import Op
 from stax.operators.broadcast import Broadcast, Reduction
@@ -244,6 +245,8 @@ class _Rewriter:
         cls: Any = type(node.op)
         (x,), dtype, at = node.inputs, node.type.dtype, fold.first
         wide = accumulator(dtype)
+        how = f"in {fold.chunks} chunks of {fold.length}, then those: it has few results"
+        decided(f"{node.op.name} of {x.type!r} {how}", node.source)
         total = bind(cls((at + 1,)), convert(self._part(x, fold, False), wide))
         total = bind(cls((at,)), total)
         if fold.group > 1:
@@ -310,6 +313,9 @@ def _by_axes(graph: Graph) -> Graph:
             trace.source, trace.scope = node.source, node.scope
             first = kinds.get(node)
             inputs = [values[x] for x in node.inputs]
+            if first:
+                axes = ", ".join(map(str, first))
+                decided(f"{node.op.name} along {axes} first: that gives more rows", node.source)
             values[node] = _after(node.op, inputs[0], first) if first else bind(node.op, *inputs)
         trace.source, trace.scope = None, None
         return verified(trace.finish([values[x] for x in graph.outputs]), "split")

@@ -11,6 +11,7 @@ from typing import Any
 
 from stax.graph import Graph, Node
 from stax.interpreters.interpret import interpret
+from stax.lowering.decisions import decided
 from stax.lowering.element import static_size
 from stax.operators.dynamic import DynamicUpdateSlice
 from stax.operators.elementwise import convert
@@ -36,6 +37,10 @@ def small_updates_as_scatters(graph: Graph, carried: Collection[int]) -> Graph:
         if updates:
             growing.add(node)
         if updates and _is_small_update(node):
+            decided(
+                f"{node.op.name} of a carried array as a scatter, which can be in place",
+                node.source,
+            )
             x, update, *starts = inputs
             return _scattered(x, update, starts)
         return bind(node.op, *inputs)

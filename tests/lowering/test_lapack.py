@@ -14,9 +14,8 @@ from stax.lowering.host import HostStep
 from stax.lowering.lapack import LapackStep
 from stax.lowering.pipeline import lower_graph
 from stax.operators import elementwise as ops, linalg, qr, spectral
-from stax.operators.fft import Fft, fft
 from stax.operators.matrices import adjoint, matmul
-from stax.runtime.compiler import compile_graph
+from stax.runtime.compiler import compile_graph, module_text
 from stax.trace import bind
 from tests.lowering.test_program import check
 
@@ -134,7 +133,6 @@ def test_equal_factorizations_are_compiled_once() -> None:
     [
         lambda x: spectral.eig(x),
         lambda x: qr.qr(x, False, True),
-        lambda x: fft(x, "RFFT", (6, 6)),
         lambda x: linalg.cholesky(x[:0, :0]),
     ],
 )
@@ -142,8 +140,8 @@ def test_through_python(function: Callable[..., Any]) -> None:
     x = draw("float64", 6, 6)
     graph = stax.make_graph(function)(x)
     check(graph)
-    (step,) = steps_of(graph, HostStep)
-    assert step.data == steps_of(stax.make_graph(function)(x), HostStep)[0].data
+    assert len(steps_of(graph, HostStep)) == 1
+    assert module_text(graph) == module_text(stax.make_graph(function)(x))  # it names no address
     for a, b in zip(compile_graph(graph).run([x]), evaluate(graph, [x]), strict=True):
         np.testing.assert_allclose(np.asarray(a), b, atol=1e-12)
 
@@ -181,12 +179,12 @@ def test_an_exception_of_an_op_travels_out(monkeypatch: pytest.MonkeyPatch) -> N
     def fail(self: Any, *arrays: Any) -> Any:
         raise KeyboardInterrupt("stop")
 
-    for n in (4, 400):  # the larger one runs without the GIL
-        run = stax.jit(lambda x: snp.abs(snp.fft.fft(x)) + 1)
+    for n in (4, 200):  # the larger one runs without the GIL
+        run = stax.jit(lambda x: snp.abs(snp.linalg.eigvals(x)) + 1)
         x = draw("float32", n, n)
         expected = np.asarray(run(x))
         with monkeypatch.context() as patch:
-            patch.setattr(Fft, "evaluate", fail)
+            patch.setattr(spectral.Eig, "evaluate", fail)
             with pytest.raises(KeyboardInterrupt, match="stop"):
                 run(x)
         np.testing.assert_array_equal(np.asarray(run(x)), expected)
@@ -195,7 +193,7 @@ def test_an_exception_of_an_op_travels_out(monkeypatch: pytest.MonkeyPatch) -> N
 def test_library_steps_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     def body(carry: Any, x: Any) -> Any:
         factor = snp.linalg.cholesky(carry @ carry.T + snp.eye(4) * x)
-        return carry * 0.5 + factor * 0.1, snp.abs(snp.fft.fft(factor[0]))
+        return carry * 0.5 + factor * 0.1, snp.linalg.eigvals(factor).real.sum()
 
     start, xs = draw("float64", 4, 4), np.arange(1.0, 5.0)
     run = stax.jit(lambda c: stax.lax.scan(body, c, xs))
@@ -204,13 +202,13 @@ def test_library_steps_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     for x in xs:
         factor = np.linalg.cholesky(carry @ carry.T + np.eye(4) * x)
         carry = carry * 0.5 + factor * 0.1
-        rows.append(np.abs(np.fft.fft(factor[0])))
+        rows.append(np.trace(factor))
     np.testing.assert_allclose(np.asarray(found[0]), carry, rtol=1e-12)
     np.testing.assert_allclose(np.asarray(found[1]), rows, rtol=1e-12)
 
     def fail(self: Any, *arrays: Any) -> Any:
         raise ZeroDivisionError("in a loop")
 
-    monkeypatch.setattr(Fft, "evaluate", fail)
+    monkeypatch.setattr(spectral.Eig, "evaluate", fail)
     with pytest.raises(ZeroDivisionError, match="in a loop"):
         run(start)

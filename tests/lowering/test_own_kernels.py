@@ -289,7 +289,7 @@ def ops_below(op: Any) -> set[Any]:
 
 
 # Ops whose order of accumulation is the compiler's.
-ACCUMULATING = ("reduce_sum", "reduce_prod", "dot_general", "integer_pow")
+ACCUMULATING = ("reduce_sum", "reduce_prod", "dot_general", "convolution", "integer_pow")
 # Of complex numbers, ops that are composed of roots and products in the compiler's order.
 COMPOSED = ("abs", "sign", "cumprod", "cumsum", "sqrt", "rsqrt", "exp2", *ir.MATH)
 # What a library computes: its routines differ in the last bits from those NumPy and SciPy call.
