@@ -23,6 +23,7 @@ from stax.runtime.dispatcher_text import TEXT
 from stax.runtime.engine import CompiledModule, compile_module
 from stax.runtime.once import once
 from stax.runtime.polling import OK
+from stax.runtime.portable import is_portable
 from stax.types import storage
 
 # PyArray_Type and two functions in the table of NumPy's C API; these numbers never change.
@@ -59,6 +60,7 @@ class VariantTable(ctypes.Structure):
         ("n_constants", ctypes.c_int64),
         ("arena_bytes", ctypes.c_int64),
         ("flags", ctypes.c_int64),
+        ("context", ctypes.c_void_p),
     )
 
 
@@ -80,7 +82,6 @@ class _ProcessTable(ctypes.Structure):
     """@stax_process: the addresses that the compiled functions need."""
 
     _fields_ = (
-        ("context", ctypes.c_void_p),
         ("array_type", ctypes.c_void_p),
         ("new_from_descr", ctypes.c_void_p),
         ("set_base_object", ctypes.c_void_p),
@@ -92,7 +93,8 @@ class _ProcessTable(ctypes.Structure):
 @dataclass(frozen=True, slots=True)
 class Program:
     """A compiled program with everything a call needs. `input_types` and `output_types` have a
-    `dtype` and a `shape`; `module` keeps the code at `address` in memory."""
+    `dtype` and a `shape`; `module` keeps the code at `address` in memory; `context` is a table of
+    its own (see libraries), where it needs one."""
 
     address: int
     input_types: tuple[Any, ...]
@@ -103,6 +105,7 @@ class Program:
     tuple_result: bool = True
     release_gil: bool = False
     module: CompiledModule | None = None
+    context: libraries.Context | None = None
 
     @classmethod
     def of(
@@ -117,6 +120,7 @@ class Program:
         arena_bytes: int = 0,
         tuple_result: bool = True,
         release_gil: bool = False,
+        context: libraries.Context | None = None,
     ) -> Program:
         """From an address, or from the function `name` of a module."""
         module = None if isinstance(program, int) else program
@@ -130,7 +134,13 @@ class Program:
             tuple_result,
             release_gil,
             module,
+            context,
         )
+
+    @property
+    def context_address(self) -> int:
+        """The address of the table that the program is given."""
+        return libraries.context_address() if self.context is None else self.context.address
 
 
 class Variant:
@@ -166,6 +176,7 @@ class Variant:
             n_constants=len(program.constants),
             arena_bytes=program.arena_bytes,
             flags=flags,
+            context=program.context_address,
         )
 
 
@@ -206,7 +217,6 @@ class _Native:
         self.module = compile_module(TEXT, names, optimize=False).keep_forever()
         numpy = _numpy_table()
         table = _ProcessTable.from_address(self.module.address("stax_process"))
-        table.context = libraries.context_address()
         table.array_type = numpy[_ARRAY_TYPE]
         table.new_from_descr = numpy[_NEW_FROM_DESCR]
         table.set_base_object = numpy[_SET_BASE_OBJECT]
@@ -301,8 +311,9 @@ def _trial() -> bool:
 
 @once
 def available() -> bool:
-    """Whether native calls work in this interpreter. STAX_NATIVE_CALLS=0 turns them off."""
-    if os.environ.get("STAX_NATIVE_CALLS", "1") == "0":
+    """Whether native calls work in this interpreter. STAX_NATIVE_CALLS=0 turns them off, and so
+    does STAX_PORTABLE=1."""
+    if os.environ.get("STAX_NATIVE_CALLS", "1") == "0" or is_portable():
         return False
     if sysconfig.get_config_var("Py_GIL_DISABLED") or not _layout_is_known():
         return False

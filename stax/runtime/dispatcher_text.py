@@ -6,14 +6,15 @@ width of the count differ between versions of Python.
 
 TEXT = """
 ; next, program, input types, outputs, extents, constants,
-; counts of inputs, outputs and constants, arena bytes, flags (1 release the GIL, 2 tuple result)
-%Variant = type { ptr, ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64, i64 }
+; counts of inputs, outputs and constants, arena bytes, flags (1 release the GIL, 2 tuple result),
+; context
+%Variant = type { ptr, ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64, i64, ptr }
 ; type, descr, dims, nd, recycled bytes
 %Output = type { ptr, ptr, ptr, i64, i64 }
 ; first variant, slow callable, array class, offsets of its type and value
 %Entry = type { ptr, ptr, ptr, i64, i64 }
-; context, PyArray_Type, PyArray_NewFromDescr, PyArray_SetBaseObject, allocate, release
-%Process = type { ptr, ptr, ptr, ptr, ptr, ptr }
+; PyArray_Type, PyArray_NewFromDescr, PyArray_SetBaseObject, allocate, release
+%Process = type { ptr, ptr, ptr, ptr, ptr }
 
 @stax_process = global %Process zeroinitializer
 @block_name = internal constant [11 x i8] c"stax.block\\00"
@@ -46,7 +47,7 @@ define i32 @stax_trial(ptr %context, ptr %inputs, ptr %outputs, ptr %extents) {
 
 define internal void @give_back(ptr %capsule) {
   %data = call ptr @PyCapsule_GetPointer(ptr %capsule, ptr @block_name)
-  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 5
+  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 4
   %release = load ptr, ptr %release.p
   call void %release(ptr %data)
   ret void
@@ -55,9 +56,9 @@ define internal void @give_back(ptr %capsule) {
 ; An ndarray in recycled memory, which a capsule gives back when it dies. Null with an error set.
 define internal ptr @new_recycled(ptr %output, i64 %bytes) noinline {
 entry:
-  %allocate.p = getelementptr %Process, ptr @stax_process, i64 0, i32 4
+  %allocate.p = getelementptr %Process, ptr @stax_process, i64 0, i32 3
   %allocate = load ptr, ptr %allocate.p
-  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 5
+  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 4
   %release = load ptr, ptr %release.p
   %data = call ptr %allocate(i64 %bytes)
   %failed = icmp eq ptr %data, null
@@ -81,7 +82,7 @@ drop.capsule:
   call void @Py_DecRef(ptr %capsule)
   ret ptr null
 own:
-  %set.p = getelementptr %Process, ptr @stax_process, i64 0, i32 3
+  %set.p = getelementptr %Process, ptr @stax_process, i64 0, i32 2
   %set = load ptr, ptr %set.p
   ; Takes the capsule, also when it fails.
   %r = call i32 %set(ptr %x, ptr %capsule)
@@ -103,9 +104,9 @@ define internal ptr @new_ndarray(ptr %output, ptr %data, i32 %flags) {
   %nd.p = getelementptr %Output, ptr %output, i64 0, i32 3
   %nd = load i64, ptr %nd.p
   %nd32 = trunc i64 %nd to i32
-  %class.p = getelementptr %Process, ptr @stax_process, i64 0, i32 1
+  %class.p = getelementptr %Process, ptr @stax_process, i64 0, i32 0
   %class = load ptr, ptr %class.p
-  %new.p = getelementptr %Process, ptr @stax_process, i64 0, i32 2
+  %new.p = getelementptr %Process, ptr @stax_process, i64 0, i32 1
   %new = load ptr, ptr %new.p
   ; The constructor takes a reference to the dtype.
   call void @Py_IncRef(ptr %descr)
@@ -200,7 +201,7 @@ arena:
   %stack = alloca i8, i64 %on.stack, align 64
   br i1 %large, label %arena.allocate, label %run
 arena.allocate:
-  %allocate.p = getelementptr %Process, ptr @stax_process, i64 0, i32 4
+  %allocate.p = getelementptr %Process, ptr @stax_process, i64 0, i32 3
   %allocate = load ptr, ptr %allocate.p
   %heap = call ptr %allocate(i64 %arena.bytes)
   %no.arena = icmp eq ptr %heap, null
@@ -218,7 +219,8 @@ run:
   %program = load ptr, ptr %program.p
   %extents.p = getelementptr %Variant, ptr %variant, i64 0, i32 4
   %extents = load ptr, ptr %extents.p
-  %context = load ptr, ptr @stax_process
+  %context.p = getelementptr %Variant, ptr %variant, i64 0, i32 11
+  %context = load ptr, ptr %context.p
   %release.flag = and i64 %flags, 1
   %releases = icmp ne i64 %release.flag, 0
   br i1 %releases, label %without.gil, label %with.gil
@@ -234,7 +236,7 @@ ran:
   %status = phi i32 [%status.a, %with.gil], [%status.b, %without.gil]
   br i1 %large, label %arena.release, label %check
 arena.release:
-  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 5
+  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 4
   %release = load ptr, ptr %release.p
   call void %release(ptr %arena.data)
   br label %check
@@ -364,7 +366,7 @@ counted:
   %type.o = load i64, ptr %type.o.p
   %value.o.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 4
   %value.o = load i64, ptr %value.o.p
-  %ndarray.p = getelementptr %Process, ptr @stax_process, i64 0, i32 1
+  %ndarray.p = getelementptr %Process, ptr @stax_process, i64 0, i32 0
   %ndarray = load ptr, ptr %ndarray.p
   %any = icmp sgt i64 %n, 0
   br i1 %any, label %loop, label %yes

@@ -19,6 +19,7 @@ from llvmlite.binding import ffi
 
 from stax.runtime.forking import hold_during_fork
 from stax.runtime.once import once
+from stax.runtime.portable import is_portable, with_halves
 
 _VECTOR_FEATURES = (("avx512f", 64), ("avx2", 32), ("avx", 32))
 _VECTOR_BYTES_VARIABLE = "STAX_VECTOR_BYTES"
@@ -65,15 +66,26 @@ def _vector_bytes(features: dict[str, bool]) -> int:
 
 @once
 def target() -> Target:
-    """The host, asked once. STAX_VECTOR_BYTES overrides the vector width."""
+    """The host, asked once. STAX_VECTOR_BYTES overrides the vector width, STAX_PORTABLE the CPU."""
     _initialize()
+    triple = llvm.get_process_triple()
+    if is_portable():
+        cpu = "x86-64" if triple.startswith("x86_64") else "generic"
+        return Target(cpu=cpu, features="", vector_bytes=_vector_bytes({}), triple=triple)
     features = llvm.get_host_cpu_features()
     return Target(
         cpu=llvm.get_host_cpu_name(),
         features=features.flatten(),
         vector_bytes=_vector_bytes(features),
-        triple=llvm.get_process_triple(),
+        triple=triple,
     )
+
+
+def _complete(text: str) -> str:
+    """Add what the machine code of a module calls and the process may not have."""
+    host = target()
+    has_halves = "+f16c" in host.features or host.triple.startswith(("aarch64", "arm64"))
+    return text if has_halves else with_halves(text)
 
 
 def _target_machine(opt: int) -> llvm.TargetMachine:
@@ -102,7 +114,7 @@ class _Engine:
 
     def emit(self, text: str, optimize: bool) -> bytes:
         with self._lock:
-            module = llvm.parse_assembly(text)
+            module = llvm.parse_assembly(_complete(text))
             self._run_passes(module, text)
             code: bytes = self._machines[optimize].emit_object(module)
             return code

@@ -18,6 +18,7 @@ from stax.runtime import dispatcher
 from stax.runtime.dispatcher import EntryTable, Program, Variant
 from stax.runtime.engine import CompiledModule
 from stax.runtime.executable import ndarray_call
+from stax.runtime.libraries import Context
 
 OutputForm = Literal["array", "tuple"]
 
@@ -144,6 +145,7 @@ def add_variant(
     constants: Sequence[np.ndarray] = (),
     arena_bytes: int = 0,
     release_gil: bool = False,
+    context: Context | None = None,
 ) -> None:
     """Add a compiled program to an entry. Types are compared by identity; see Executable for the
     other arguments."""
@@ -160,5 +162,6 @@ def add_variant(
             arena_bytes=arena_bytes,
             tuple_result=output_form == "tuple",
             release_gil=release_gil,
+            context=context,
         )
     )

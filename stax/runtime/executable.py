@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from stax.runtime import dispatcher, libraries, memory
+from stax.runtime import dispatcher, memory
 from stax.runtime.dispatcher import Program, Variant
 from stax.runtime.engine import CompiledModule
+from stax.runtime.libraries import Context
 from stax.runtime.once import once
 from stax.runtime.polling import OK, PYTHON_EXCEPTION
 from stax.types import storage
@@ -44,7 +45,8 @@ class Executable:
     handed to the program after the inputs. With `arena_bytes` the program finds scratch memory,
     64-byte aligned and private to the call, at outputs[number of outputs]. `release_gil` lets other
     Python threads run meanwhile: for programs that take longer than about 10 microseconds.
-    Results are fresh read-only arrays.
+    `context` is a table of its own for a program that needs one. Results are fresh read-only
+    arrays.
     """
 
     __slots__ = ("_call", "_dtypes", "_shapes", "_variant", "program")
@@ -60,6 +62,7 @@ class Executable:
         constants: Sequence[np.ndarray] = (),
         arena_bytes: int = 0,
         release_gil: bool = False,
+        context: Context | None = None,
     ) -> None:
         self.program = Program.of(
             program,
@@ -70,6 +73,7 @@ class Executable:
             constants=constants,
             arena_bytes=arena_bytes,
             release_gil=release_gil,
+            context=context,
         )
         self._dtypes = tuple(storage(t.dtype) for t in input_types)
         self._shapes = tuple(tuple(t.shape) for t in input_types)
@@ -164,7 +168,7 @@ class _PythonCall:
         sources = [*_addresses(inputs), *self._constants]
         targets = [*_addresses(results), arena.address if arena else 0]
         status = self._function(
-            libraries.context_address(),
+            program.context_address,
             (ctypes.c_void_p * len(sources))(*sources),
             (ctypes.c_void_p * len(targets))(*targets),
             self._extents,

@@ -19,7 +19,7 @@ from types import ModuleType
 
 import scipy
 
-from stax.runtime import host, memory, polling, threads
+from stax.runtime import growing, host, memory, polling, threads
 from stax.runtime.forking import Lock
 from stax.runtime.once import once
 from stax.runtime.products import Products
@@ -54,10 +54,12 @@ _SPECIAL = {
 _SPECIAL_PREFIX = "special_"
 
 _HOST = ("host_call",)
+HOST_OPS = "host_ops"  # the ops that the program leaves to Python, see host
 _PYTHON = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_Clear")
+_LOOPS = ("grow", "step_limit")
 _SLOTS = (
     *_RUNTIME, *_GEMM, *_BLAS, *_LAPACK, *_HOST,
-    *(_SPECIAL_PREFIX + name for name in _SPECIAL), *_PYTHON,
+    *(_SPECIAL_PREFIX + name for name in _SPECIAL), *_PYTHON, HOST_OPS, *_LOOPS,
 )  # fmt: skip
 _NUMBERS = {name: number for number, name in enumerate(_SLOTS)}
 _CAPACITY = 512
@@ -69,6 +71,19 @@ _lock = Lock()
 def context_address() -> int:
     """The address of the table, the same for the life of the process."""
     return ctypes.addressof(_table)
+
+
+class Context:
+    """A copy of the table for one program, with the ops that it leaves to Python.
+
+    Slots that the program uses are filled (`require`) before it is made.
+    """
+
+    def __init__(self, host_ops: tuple[host.HostCall, ...]) -> None:
+        self._host_ops = host_ops  # the table refers to it
+        self._table = type(_table).from_buffer_copy(_table)
+        self._table[slot(HOST_OPS)] = id(host_ops)
+        self.address = ctypes.addressof(self._table)
 
 
 def slot(name: str) -> int:
@@ -172,15 +187,18 @@ def _function_address(function: object) -> int:
 
 @once
 def _products() -> Products:
-    return Products(threads.parallel_for_address(), threads.num_threads(), _thread_control())
+    return Products(threads.parallel_for_address(), _thread_control())
 
 
 _FINDERS: dict[str, Callable[[], int]] = {
     "host_call": host.host_call_address,
+    HOST_OPS: lambda: 0,
     "parallel_for": threads.parallel_for_address,
     "allocate": memory.allocate_address,
     "release": memory.release_address,
     "poll": polling.poll_address,
+    "grow": growing.grow_address,
+    "step_limit": growing.step_limit_address,
     "blas_begin": lambda: _products().address("stax_blas_begin"),
     "blas_end": lambda: _products().address("stax_blas_end"),
 }

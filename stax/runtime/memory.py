@@ -19,6 +19,7 @@ import numpy as np
 
 from stax.runtime.engine import CompiledModule, compile_module
 from stax.runtime.once import once
+from stax.runtime.portable import is_portable
 
 RECYCLED_BYTES = 1 << 20
 """From this size on results are recycled; smaller ones are left to NumPy's allocator."""
@@ -219,7 +220,7 @@ class _Allocator:
     """The compiled allocator."""
 
     def __init__(self) -> None:
-        linux = sys.platform == "linux"
+        linux = sys.platform == "linux" and not is_portable()
         text = _TEXT.format(
             huge_from=_HUGE_PAGES_FROM,
             huge_declaration="declare i32 @madvise(ptr, i64, i32)" if linux else "",
@@ -269,6 +270,16 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         raise MemoryError(f"cannot allocate {nbytes} bytes for an array {dtype}{list(shape)}")
     block: Any = _block_type(nbytes).from_address(address)
     return np.ndarray(shape, dtype, block)
+
+
+def taken(address: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array with the elements at an address that `allocate` gave, which is given back; at 0
+    there are none."""
+    array = np.empty(shape, dtype)
+    if address:
+        ctypes.memmove(array.ctypes.data, address, array.nbytes)
+        _allocator().release(address)
+    return array
 
 
 class Arena:

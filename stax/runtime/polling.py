@@ -12,6 +12,7 @@ import sys
 
 from stax.runtime.engine import CompiledModule, compile_module
 from stax.runtime.once import once
+from stax.runtime.portable import is_portable
 
 OK = 0
 PYTHON_EXCEPTION = -1
@@ -68,7 +69,7 @@ define i32 @stax_poll() {
 
 @once
 def _module() -> CompiledModule:
-    clock = _CLOCK.get(sys.platform)
+    clock = None if is_portable() else _CLOCK.get(sys.platform)
     body = _ALWAYS if clock is None else _TIMED.format(clock=clock, interval=_INTERVAL_NANOSECONDS)
     return compile_module(_ASK + body, ["stax_poll"], optimize=False).keep_forever()
 

@@ -12,8 +12,8 @@ CPU idle. So the caller publishes its CPU, and a worker that finds itself on it 
 The pool is taken by try-lock: if another thread holds it, or the caller is itself inside a task,
 the caller runs everything alone. Workers start at the first parallel call, spin for at most about
 50 microseconds after the last task, and then sleep on a futex. Without futexes (not Linux), or
-with STAX_POOL=serial, every call runs on its caller. Workers do not survive fork(); the child
-forgets them and starts its own.
+with STAX_POOL=serial or STAX_PORTABLE=1, every call runs on its caller. Workers do not survive
+fork(); the child forgets them and starts its own.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import time
 
 from stax.runtime.engine import CompiledModule, compile_module
 from stax.runtime.once import once
+from stax.runtime.portable import is_portable
 
 _SPIN_NANOSECONDS = 50_000
 # More tasks than threads even out unequal cores; more than this only costs claims.
@@ -381,7 +382,7 @@ def _uses_futex() -> bool:
     if choice not in ("futex", "serial"):
         raise ValueError(f"STAX_POOL must be 'futex' or 'serial', got {choice!r}")
     supported = sys.platform == "linux" and platform.machine() in _PAUSE
-    return supported and choice == "futex"
+    return supported and choice == "futex" and not is_portable()
 
 
 class _Pool:
