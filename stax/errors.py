@@ -12,7 +12,7 @@ Names and the classes they derive from follow `jax.errors` where one fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Any, Self
 
 Value = tuple[str, str, str]  # a label, a type, and where it comes from
 
@@ -83,6 +83,10 @@ class ArgumentValueError(StaxError, ValueError):
     """An argument has the right type and a value that makes no sense."""
 
 
+class UnboundAxisNameError(StaxError, NameError):
+    """An op names a mapped axis that no enclosing vmap has."""
+
+
 class NumberRangeError(StaxError, OverflowError):
     """A Python integer does not fit the dtype that it would have."""
 
@@ -147,8 +151,28 @@ class JaxRuntimeError(StaxError, RuntimeError):
     """Base, under JAX's name, of what goes wrong while a program runs."""
 
 
+class StepLimitError(JaxRuntimeError):
+    """A loop did not end within the steps that it was given."""
+
+
+class CheckError(StaxError, ValueError):
+    """A check does not hold, see stax.experimental.checkify, which calls it JaxRuntimeError."""
+
+    def __init__(self, rule: str, **parts: Any) -> None:
+        super().__init__(rule, **parts)
+        self.values, self.doing = (), ()  # the rule names the line
+
+
+class NonFiniteError(StaxError, FloatingPointError):
+    """A NaN, or an infinity, was made while debug_nans, or debug_infs, is on."""
+
+
 class DeletedArrayError(JaxRuntimeError):
     """An array was used after it was donated or deleted."""
+
+
+class DerivativeError(StaxError, AssertionError):
+    """A derivative is not what finite differences say."""
 
 
 class InternalError(StaxError, RuntimeError):
@@ -164,4 +188,7 @@ class KeyReuseError(JAXTypeError):
 
 
 class FallbackWarning(UserWarning):
-    """A jitted function runs on the reference evaluator because a backend cannot compile an op."""
+    """A jitted function, or a loop outside of jit, runs on the reference evaluator.
+
+    A backend cannot compile an op in it.
+    """

@@ -59,6 +59,44 @@ class Constant(Op):
         return kernel.const(self.value, self.dtype)
 
 
+class ByIdentity:
+    """A value as a parameter of an op; equal to itself alone, whatever the value compares."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is ByIdentity and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        return repr(self.value.type)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayConstant(Op):
+    """An array that a graph holds, where there is no place for it among the inputs.
+
+    Rules of the user's close over arrays, and are traced when a transform needs them, in the body
+    of a loop say.  Lowering makes such arrays hidden arguments of the program.
+    """
+
+    of: ByIdentity
+    name: ClassVar[str] = "array"
+    read: ClassVar[Callable[[Any], np.ndarray]]  # set by `array`, a module above
+
+    def abstract_eval(self, *types: ArrayType) -> ArrayType:
+        found: ArrayType = self.of.value.type
+        return found
+
+    def evaluate(self, *arrays: Any) -> np.ndarray:
+        return ArrayConstant.read(self.of.value)
+
+
 @dataclass(frozen=True, eq=False)
 class Length(Op):
     """The length of an axis as a weak integer; how a symbolic extent enters arithmetic."""
@@ -155,6 +193,16 @@ class Graph:
         return ORDERED if ORDERED in effects else next((e for e in effects if e), None)
 
     @functools.cached_property
+    def opens(self) -> frozenset[str]:
+        """The symbols of lengths that are known only when some node has run."""
+        return frozenset(node.op.opens for node in self.nodes if node.op.opens)
+
+    @functools.cached_property
+    def open_inputs(self) -> bool:
+        """Say whether an input has a symbolic length."""
+        return any(isinstance(n, Extent) for t in self.input_types for n in t.shape)
+
+    @functools.cached_property
     def structural_hash(self) -> int:
         """A hash of the structure alone: equal for graphs that print the same."""
         position = {node: i for i, node in enumerate(self.inputs)}
@@ -206,10 +254,11 @@ def held_graphs(op: Op) -> Iterator[Graph]:
 class Builder:
     """Collects nodes, merging equal ones."""
 
-    __slots__ = ("_interned", "nodes", "token")
+    __slots__ = ("_interned", "nodes", "opens", "token")
 
     def __init__(self) -> None:
         self._interned: dict[Any, Node] = {}
+        self.opens: set[str] = set()  # symbols of lengths that nodes find when they run
         self.nodes: list[Node] = []
         self.token: Node | None = None
 
@@ -228,6 +277,8 @@ class Builder:
         """Append a node that `find` did not find."""
         node = Node(op, inputs, type_, source, scope)
         self.nodes.append(node)
+        if op.opens:
+            self.opens.add(op.opens)
         if op.effect is None:
             self._interned[(op, inputs)] = node
         elif op.effect == ORDERED:
@@ -240,6 +291,8 @@ class Builder:
         if found is None:
             found = node
             self.nodes.append(node)
+            if node.op.opens:
+                self.opens.add(node.op.opens)
             if node.op.effect is None:
                 self._interned[(node.op, node.inputs)] = node
             elif node.op.effect == ORDERED:
@@ -263,7 +316,10 @@ def structure(op: Op) -> Any:
     """Return what tells an op from others: itself, or its parameters if it is not interned."""
     if op.interned:
         return op
-    return type(op), *map(_structure_of_parameter, op.parameters().values())
+    values = list(op.parameters().values())
+    if op.opens:  # the symbol of the length that it finds is another one each time
+        values = [v for v in values if not isinstance(v, Extent)]
+    return type(op), *map(_structure_of_parameter, values)
 
 
 def _structure_of_parameter(value: Any) -> Any:

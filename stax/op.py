@@ -12,10 +12,13 @@ The rules, and what each is given and returns (values are proxies unless said ot
     transpose(ct, *inputs) -> cotangents    one per input, None where there is none; inputs that
                                             are linear are `Linear`, which has only a type
     batch(batch, flags, *inputs) -> out     inputs that are flagged have the batch axis in front;
-                                            ops that hold graphs: (results, which are batched)
+                                            ops that hold graphs: (results, which are batched);
+                                            those that mark it: (result, whether it is batched)
     pushforward(primals, tangents)          for ops that hold graphs, in place of jvp: out and
                                             tangent from one node; and
     linearize(primals, tangents)            the same from a primal and a linear node (see control)
+    pull(cts, care, *inputs)                for ops that hold graphs, in place of transpose: masked
+                                            cotangents, given and returned (see interpreters.masks)
     lower(kernel, index, *operands) -> expr one element of the result (see lowering.build)
 
 `effect` says what an op does beside its result: nothing (None), something in any order
@@ -95,7 +98,11 @@ class Op(metaclass=_Interning):
     effect: ClassVar[str | None] = None
     interned: ClassVar[bool] = True
     holds_graph: ClassVar[bool] = False
+    loops: ClassVar[bool] = False  # graphs that it holds are applied again and again
     stops_tangent: ClassVar[bool] = False  # the result has no tangent whatever the operand has
+    marks_batch: ClassVar[bool] = False  # the batch rule also says whether the result is batched
+    by_lane: ClassVar[bool] = False  # lanes of a mapped axis differ whatever the operands are
+    opens: ClassVar[str] = ""  # the symbol of a length that is known when the op has run
 
     def __init_subclass__(cls) -> None:
         # Here before @dataclass looks, so that it does not put its own repr in place.

@@ -60,9 +60,11 @@ class links:
 
     run: Callable[..., Any]  # (op, args) -> Array: interpreters.evaluate
     run_graph: Callable[..., Any]  # (graph, args) -> list of Array
+    run_loop: Callable[..., Any]  # (op, types, arrays) -> results, compiled: runtime.loops
     evaluate: Callable[..., Any]  # (nodes, known) -> None: interpreters.evaluate
     as_array: Callable[..., Any]  # (value) -> Array: array
     value_of: Callable[..., np.ndarray]  # (Array) -> the NumPy array behind it: array
+    from_numpy: Callable[..., Any]  # (NumPy array, type) -> Array of it: array
     array_class: Any = type(None)
 
 
@@ -324,10 +326,14 @@ class Trace(AbstractContextManager["Trace"]):
 
     def _check_alive(self, value: Proxy) -> None:
         enclosing = self.parent
-        while enclosing is not None and enclosing is not value.owner:
+        while enclosing is not None and not enclosing.has(value):
             enclosing = enclosing.parent
-        if enclosing is None or not value.owner.alive:
+        if enclosing is None:
             raise escaped(value)
+
+    def has(self, value: Proxy) -> bool:
+        """Say whether `value` may be used here and in traces inside."""
+        return value.owner is self and self.alive
 
     def apply(self, op: Op, nodes: tuple[Node, ...]) -> Node:
         """Return the node that applies `op`, deriving its type if it is new."""
@@ -381,7 +387,7 @@ class Trace(AbstractContextManager["Trace"]):
             if node in needed:
                 continue
             needed.add(node)
-            if isinstance(node.op, Input):
+            if isinstance(node.op, Input) or node.op.by_lane:
                 unknown = self._settle_input(node)
                 if unknown is not None:
                     return unknown
@@ -392,9 +398,11 @@ class Trace(AbstractContextManager["Trace"]):
         return None
 
     def _settle_input(self, node: Node) -> Trace | None:
-        value = self.known.get(node)
+        value, owner = self.known.get(node), self
         if value is None:
-            return self
+            while node.op.by_lane and not owner.mapped and owner.parent is not None:
+                owner = owner.parent
+            return owner
         if type(value) is Proxy:
             found = value.owner.concrete(value)
             if not isinstance(found, np.ndarray):

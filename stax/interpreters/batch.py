@@ -5,7 +5,8 @@ batched is left alone.  Rules get flags and never axis numbers, which removes mo
 such rules long.
 
 The rule of an op: `batch(batch, flags, *inputs) -> out`, everything batched has the axis in front;
-an op that holds a graph returns its results and which of them are batched.
+an op that holds a graph returns its results and which of them are batched, and so does one that
+names axes: a sum over the axis is the same in all lanes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def _batch(
             return project(values[0], at), mark if isinstance(mark, bool) else mark[at]
         if any(marks) or node.op.names_axis(axis.axis_name):
             out = node.op.batch(axis, marks, *values)
-            return out if node.op.holds_graph else (out, True)  # type: ignore[return-value]
+            told = node.op.holds_graph or node.op.marks_batch
+            return out if told else (out, True)  # type: ignore[return-value]
         return bind(node.op, *values), False
 
     with Trace(graph.name, "vmap") as trace:

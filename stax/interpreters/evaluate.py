@@ -1,22 +1,42 @@
 """The reference evaluator: what a graph means, in NumPy, one op at a time.
 
 It is the eager mode of the library and the measure for every backend.  Values are dropped after
-their last use, so a graph needs no more memory than it has to.
+their last use, so a graph needs no more memory than it has to.  In eager mode, which begins with
+`run`, `run_graph` and `evaluate_nodes`, loops are programs (see `runtime.loops`); `evaluate` by
+itself runs them step by step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from stax.array import Array, array_from_numpy, value_of
+from stax.config import config
 from stax.errors import StaxError
+from stax.extent import Extent
 from stax.graph import Graph, Node
+from stax.interpreters.lengths import fitted, op_with_lengths
+from stax.interpreters.nonfinite import check_result, check_values, is_bad
 from stax.op import Op
 from stax.trace import doing, links, operand_rows
-from stax.types import TupleType
+from stax.types import ArrayType, TupleType
+
+_eager: ContextVar[bool] = ContextVar("stax_eager", default=False)
+
+
+@contextmanager
+def _eagerly() -> Iterator[None]:
+    """Let loops run as programs, for a `with` block."""
+    token = _eager.set(True)
+    try:
+        yield
+    finally:
+        _eager.reset(token)
 
 
 def run(op: Op, args: Sequence[Any]) -> Any:
@@ -27,7 +47,15 @@ def run(op: Op, args: Sequence[Any]) -> Any:
     except StaxError as error:
         rows = operand_rows([x.type for x in arrays], [""] * len(arrays))
         raise error.located(rows, doing()) from None
-    value = op.evaluate(*map(value_of, arrays))
+    values = list(map(value_of, arrays))
+    if op.holds_graph:
+        with _eagerly():
+            types = [x.type for x in arrays]
+            value = links.run_loop(op, types, values) if op.loops else op.evaluate(*values)
+    else:
+        value = op.evaluate(*values)
+    if config.watches():
+        check_result(op, [x.type for x in arrays], value)
     if isinstance(type_, TupleType):
         return tuple(map(array_from_numpy, value, type_.items))
     return array_from_numpy(np.asarray(value), type_)
@@ -35,35 +63,76 @@ def run(op: Op, args: Sequence[Any]) -> Any:
 
 def evaluate_nodes(nodes: Sequence[Node], known: dict[Node, Any]) -> None:
     """Add the values of `nodes`, given in program order, to `known`."""
-    for node in nodes:
-        value = known.get(node)
-        if not isinstance(value, np.ndarray | tuple):
-            known[node] = _apply(node, [known[x] for x in node.inputs])
+    lengths: dict[str, int] = {}
+    with _eagerly():
+        for node in nodes:
+            value = known.get(node)
+            if not isinstance(value, np.ndarray | tuple):
+                known[node] = _apply(node, [known[x] for x in node.inputs], lengths)
+            if node.op.opens:
+                _find(node, known[node], lengths)
 
 
-def evaluate(graph: Graph, args: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the outputs of `graph` for NumPy arrays of its input types."""
+def evaluate(graph: Graph, args: Sequence[np.ndarray], inner: bool = True) -> list[np.ndarray]:
+    """Return the outputs of `graph`, which is held in another one if it is `inner`.
+
+    `args` are NumPy arrays of its input types.
+    """
+    if graph.open_inputs:
+        shapes = zip(graph.input_types, map(np.shape, args), strict=True)
+        graph = fitted(graph, [t.with_shape(shape) for t, shape in shapes])
     values: dict[Node, Any] = dict(zip(graph.inputs, args, strict=True))
     remaining = graph.uses()
+    lengths: dict[str, int] = {}
+    watching = config.watches()
+    bad = {x: is_bad(value) for x, value in values.items()} if watching else {}
     for node in graph.nodes:
-        values[node] = _apply(node, [values[x] for x in node.inputs])
+        values[node] = _apply(node, [values[x] for x in node.inputs], lengths)
+        if node.op.opens:
+            _find(node, values[node], lengths)
+        if watching:
+            bad[node] = is_bad(values[node])
         for x in node.inputs:
             remaining[x] -= 1
             if not remaining[x]:
                 del values[x]
+    if watching:
+        check_values(graph, bad, inner)
     return [values[x] for x in graph.outputs]
 
 
-def _apply(node: Node, args: list[Any]) -> Any:
-    value = node.op.evaluate(*args)
+def _find(node: Node, value: Sequence[Any], lengths: dict[str, int]) -> None:
+    """Add the length that a node found to `lengths`, by its symbol."""
+    for t, found in zip(node.type.items, value, strict=True):
+        if t.shape and isinstance(t.shape[0], Extent) and t.shape[0].symbols() == (node.op.opens,):
+            lengths[node.op.opens] = len(found)
+            return
+
+
+def _apply(node: Node, args: list[Any], lengths: Mapping[str, int]) -> Any:
+    """Return the value of a node; `lengths` are those that others before it have found."""
+    if node.op.loops and _eager.get():
+        value = links.run_loop(node.op, [x.type for x in node.inputs], args)
+    else:
+        op: Any = op_with_lengths(node.op, lengths) if lengths else node.op
+        value = op.evaluate(*args)
     return value if isinstance(node.type, TupleType) else np.asarray(value)
 
 
 def run_graph(graph: Graph, args: Sequence[Any]) -> list[Array]:
     """Return the outputs of `graph` as arrays, for arrays or what can become one."""
     arrays = [value_of(x if type(x) is Array else links.as_array(x)) for x in args]
-    values = evaluate(graph, arrays)
-    return list(map(array_from_numpy, values, graph.output_types))
+    with _eagerly():
+        values = evaluate(graph, arrays, inner=False)
+    return list(map(array_from_numpy, values, found_types(graph, values)))
+
+
+def found_types(graph: Graph, values: Sequence[Any]) -> Sequence[ArrayType]:
+    """Return the types of the outputs with the lengths that they have in `values`."""
+    if not (graph.opens or graph.open_inputs):
+        return graph.output_types
+    pairs = zip(graph.output_types, values, strict=True)
+    return [t.with_shape(y.shape) if t.shape else t for t, y in pairs]
 
 
 links.run = run

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from stax.graph import Graph, Node
+from stax.interpreters.lengths import fitted, renewed
 from stax.trace import Proxy, Trace, current_trace, links, recorder
 
 Rule = Callable[[Node, list[Any]], Any]
@@ -50,7 +51,9 @@ def inline(graph: Graph, args: Sequence[Any]) -> list[Any]:
     trace = recorder(args)
     if trace is None:
         return links.run_graph(graph, args)
-    nodes: dict[Node, Node] = dict(zip(graph.inputs, map(trace.node, args), strict=True))
+    given = list(map(trace.node, args))
+    graph = renewed(fitted(graph, [x.type for x in given]), trace.builder.opens)
+    nodes: dict[Node, Node] = dict(zip(graph.inputs, given, strict=True))
     with attributed(trace) as attribute:
         for node in graph.nodes:
             attribute(node)

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stax.graph import Constant, Graph, Input, Node, live
-from stax.interpreters.interpret import attributed
+from stax.graph import ArrayConstant, Constant, Graph, Input, Node, live
+from stax.interpreters.interpret import attributed, inline
 from stax.interpreters.jvp import filled, inputs_with_tangents, pushforward
 from stax.interpreters.transpose import dependents, pullback
-from stax.trace import Proxy, Trace
+from stax.trace import Proxy, Trace, zeros
 from stax.verify import verified
+
+CONSTANTS = Constant | ArrayConstant
 
 
 class Split(NamedTuple):
@@ -35,7 +37,7 @@ def split(graph: Graph, unknown_inputs: Sequence[bool], known_outputs: int | Non
 
     Only the first `known_outputs` outputs may count as known (all of them, if it is None).
     """
-    roots = [x for x, u in zip(graph.inputs, unknown_inputs, strict=True) if u]
+    roots = marked_inputs(graph, unknown_inputs)
     later = dependents(graph.nodes, roots)
     limit = len(graph.outputs) if known_outputs is None else known_outputs
     is_known = [x not in later and i < limit for i, x in enumerate(graph.outputs)]
@@ -57,7 +59,8 @@ def split(graph: Graph, unknown_inputs: Sequence[bool], known_outputs: int | Non
 def _residuals(late_nodes: Sequence[Node], wanted: Sequence[Node], later: set[Node]) -> list[Node]:
     """Return what is read from before, each once; constants are made again instead."""
     read = [*(x for node in late_nodes for x in node.inputs), *wanted]
-    return list(dict.fromkeys(x for x in read if x not in later and not isinstance(x.op, Constant)))
+    known = (x for x in read if x not in later and not isinstance(x.op, CONSTANTS))
+    return list(dict.fromkeys(known))
 
 
 def _rebuild(
@@ -111,6 +114,34 @@ def _linearize(graph: Graph, flags: Sequence[bool], wanted: Sequence[bool] | Non
     unknown = [False] * len(primals) + [True] * (len(joint.inputs) - len(primals))
     cut = split(joint, unknown, known_outputs=len(outs))
     return Linearized(cut.known, cut.unknown, [t is not None for t in out_tangents])
+
+
+def separated(graph: Graph, flags: Sequence[bool]) -> Graph:
+    """Return a graph that is linear in its flagged inputs, written so that it can be transposed.
+
+    Where a rule pushes tangents through a loop, the loop computes results and tangents in one.  A
+    linear map is its own derivative, and of that the linear part stands apart.
+    """
+    moving = dependents(graph.nodes, marked_inputs(graph, flags))
+    if not any(node in moving and node.op.holds_graph for node in graph.nodes):
+        return graph
+    return graph.derived(("separated", tuple(flags)), lambda: _separated(graph, flags))
+
+
+def _separated(graph: Graph, flags: Sequence[bool]) -> Graph:
+    count = len(graph.outputs)
+    cut = linearize(graph, flags, [True] * count)
+    with Trace(graph.name, "linearize") as trace:
+        args = [trace.input(x.type, x.label) for x in graph.inputs]
+        pairs = list(zip(args, flags, strict=True))
+        residuals = inline(cut.primal, [zeros(x.type) if f else x for x, f in pairs])[count:]
+        found = inline(cut.linear, [*residuals, *(x for x, f in pairs if f)])
+        return verified(trace.finish(found), "linearize")
+
+
+def marked_inputs(graph: Graph, flags: Sequence[bool]) -> list[Node]:
+    """Return the inputs of `graph` that are flagged."""
+    return [x for x, f in zip(graph.inputs, flags, strict=True) if f]
 
 
 def value_and_pullback(

@@ -14,6 +14,7 @@ import numpy as np
 from stax.graph import Constant, Graph, Node, is_constant
 from stax.interpreters.interpret import attributed
 from stax.op import Op
+from stax.operators.bits import Late
 from stax.operators.elementwise import Convert, Elementwise, IntegerPow, Select
 from stax.operators.random import RandomBits, RandomUnwrap, RandomWrap
 from stax.operators.shape import Broadcast, Reshape, Transpose
@@ -46,6 +47,8 @@ def simplify(graph: Graph) -> Graph:
 
 def identity(trace: Trace, op: Op, inputs: tuple[Node, ...]) -> Node | None:
     """Return a simpler node equal to `op` applied to `inputs`, or None."""
+    if isinstance(op, Late) and isinstance(inputs[0].op, Constant):
+        return inputs[0]
     if inputs and all(isinstance(x.op, Constant) for x in inputs):
         return _folded(trace, op, inputs)
     match op, inputs:

@@ -378,3 +378,38 @@ def optimization_barrier(x: Any) -> Any:
     """Return `x` as a value of its own: what is computed from it is not merged with what is
     computed from `x`."""
     return bind(OptimizationBarrier(), x)
+
+
+@dataclass(frozen=True, eq=False)
+class Late(Op):
+    """The first operand, as a value that is not there before the second is computed.
+
+    What is computed from it is computed that late, so what reverse mode computes again does not lie
+    in memory from the beginning.
+    """
+
+    name: ClassVar[str] = "late"
+    marks_batch: ClassVar[bool] = True
+
+    def abstract_eval(self, *operands: ArrayType) -> ArrayType:
+        return operands[0]
+
+    def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
+        return arrays[0]
+
+    def jvp(self, out: Proxy, primals: Sequence[Proxy], tangents: Sequence[Proxy | None]) -> Any:
+        return tangents[0]
+
+    def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
+        return ct, None
+
+    def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:
+        return bind(self, *inputs), flags[0]
+
+    def lower(self, kernel: Any, index: Any, *operands: Any) -> Any:
+        return operands[0](index)
+
+
+def late(x: Any, after: Any) -> Any:
+    """Return `x`, not to be read before the array `after` is computed."""
+    return bind(Late(), x, after)

@@ -34,6 +34,9 @@ class StopGradient(Op):
     def jvp(self, out: Proxy, primals: Sequence[Proxy], tangents: Sequence[Proxy | None]) -> Any:
         return None
 
+    def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
+        return (None,)
+
     def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:
         return bind(self, *inputs)
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stax.graph import Constant, Input, Length, Project
+from stax.graph import ArrayConstant, Constant, Input, Length, Project
 from stax.op import Op
 from stax.operators import (
     bits,
+    callback,
+    collective,
     contract,
     dynamic,
     fft,
@@ -29,10 +31,12 @@ from stax.operators import (
 from stax.operators.elementwise import ROWS
 
 RULES = ("evaluate", "jvp", "transpose", "batch", "lower")
-LEAVES = (Input, Constant, Length, Project)
+LEAVES = (Input, Constant, ArrayConstant, Length, Project)
 # Importing a module is what puts its ops into the table.
 MODULES = (
     bits,
+    callback,
+    collective,
     contract,
     dynamic,
     fft,
@@ -54,6 +58,12 @@ OWN_KERNEL = "a kernel of its own or a library call computes it, see lowering.ow
 HOLDS_GRAPH = "its graph is inlined before lowering; jvp is pushforward and linearize"
 NO_OPERANDS = "it has no operands"
 LOWERED_ONLY = "lowering makes it, after the transforms"
+NAMED_AXES = {
+    "evaluate": "lanes differ though their operands do not; the batch rule for its axis says how",
+    "lower": "the batch rule for its axis leaves ordinary ops",
+    "jvp": NO_OPERANDS,
+    "transpose": NOT_LINEAR,
+}
 PIECEWISE = "its value is constant between jumps: the tangent is zero"
 
 
@@ -83,6 +93,8 @@ def reason(cls: type[Op], rule: str) -> str:
     """Return why a class of ops lacks a rule; raises KeyError if nobody has said why."""
     if cls.holds_graph and rule in ("lower", "jvp"):
         return HOLDS_GRAPH
+    if issubclass(cls, collective.Named) and rule in NAMED_AXES:
+        return NAMED_AXES[rule]
     if cls is shape.Iota and rule != "lower":
         return NO_OPERANDS
     if cls.__module__.startswith("stax.lowering"):
