@@ -33,7 +33,7 @@ from stax.errors import (
     TracerIntegerConversionError,
 )
 from stax.extent import Extent, same_shape
-from stax.graph import Length
+from stax.graph import ArrayConstant, Length
 from stax.operators.arithmetic import install_operators
 from stax.operators.elementwise import Convert, convert
 from stax.operators.shape import concatenate, expand_dims
@@ -241,7 +241,7 @@ class Array(Placed, metaclass=_ArrayMeta):
         return repr(self) if isinstance(self.dtype, KeyType) else str(value_of(self))
 
     def __format__(self, spec: str) -> str:
-        if not spec:
+        if not spec and isinstance(self.dtype, KeyType):
             return str(self)
         value = _numeric(self)
         return format(value if self.ndim else value[()], spec)
@@ -497,3 +497,5 @@ for _class in (Array, Proxy):
 links.array_class = Array
 links.as_array = as_operand
 links.value_of = value_of
+links.from_numpy = array_from_numpy
+ArrayConstant.read = staticmethod(value_of)

@@ -69,8 +69,23 @@ def is_internal(code: CodeType) -> bool:
     return known
 
 
+_placed: ContextVar[bool] = ContextVar("stax_placed", default=True)
+
+
+@contextmanager
+def unplaced() -> Iterator[None]:
+    """Let nodes that are made in a `with` block come from no line but that of other nodes."""
+    token = _placed.set(False)
+    try:
+        yield
+    finally:
+        _placed.reset(token)
+
+
 def user_source() -> Source | None:
     """Return the innermost instruction that is not the library's."""
+    if not _placed.get():
+        return None
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

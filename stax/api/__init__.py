@@ -1,7 +1,9 @@
 """The transforms as users call them: jit, grad, vmap and their kin."""
 
 from stax.api.abstract import ShapeDtypeStruct
+from stax.api.callbacks import pure_callback
 from stax.api.checkpoint import checkpoint
+from stax.api.closures import closure_convert, custom_gradient, linear_call
 from stax.api.compiled import JitFunction, clear_caches, jit
 from stax.api.custom import custom_jvp, custom_vjp
 from stax.api.derivatives import (
@@ -32,9 +34,9 @@ from stax.api.placing import (
 
 __all__ = [
     "JitFunction", "ShapeDtypeStruct", "block_until_ready", "checkpoint", "clear_caches",
-    "copy_to_host_async", "custom_jvp", "custom_vjp", "default_backend", "default_device",
-    "device_count", "device_get", "device_put", "devices", "effects_barrier", "eval_shape", "grad",
-    "hessian", "jacfwd", "jacobian", "jacrev", "jit", "jvp", "linear_transpose", "linearize",
-    "live_arrays", "local_device_count", "local_devices", "make_graph", "typeof", "value_and_grad",
-    "vjp", "vmap",
+    "closure_convert", "copy_to_host_async", "custom_gradient", "custom_jvp", "custom_vjp",
+    "default_backend", "default_device", "device_count", "device_get", "device_put", "devices",
+    "effects_barrier", "eval_shape", "grad", "hessian", "jacfwd", "jacobian", "jacrev", "jit",
+    "jvp", "linear_call", "linear_transpose", "linearize", "live_arrays", "local_device_count",
+    "local_devices", "make_graph", "pure_callback", "typeof", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

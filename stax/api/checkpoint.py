@@ -15,8 +15,10 @@ from stax.api.tracing import (
     with_static,
 )
 from stax.control.checkpoint import Checkpoint
+from stax.errors import ArgumentError
 from stax.graph import Node
 from stax.operators.contract import DotGeneral
+from stax.operators.convolution import Convolution
 from stax.operators.gradient import CheckpointName
 from stax.trace import bind, results
 
@@ -38,6 +40,11 @@ def checkpoint(
     computed again with the first time, as in the body of a scan, where it cannot.
     """
     check_callable("checkpoint", fun)
+    if not (policy is None or callable(policy)):
+        raise ArgumentError(
+            f"checkpoint: policy is a function, got {policy!r}.",
+            advice="Pass one of stax.checkpoint_policies, dots_saveable say.",
+        )
     saved = functools.partial(_saves, policy or nothing_saveable)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     known = positional_names(fun)
@@ -76,8 +83,8 @@ def nothing_saveable(*_: Any, **__: Any) -> bool:
 
 
 def dots_saveable(op: Any, *_: Any, **__: Any) -> bool:
-    """Save the results of matrix products."""
-    return isinstance(op, DotGeneral)
+    """Save the results of matrix products and convolutions."""
+    return isinstance(op, DotGeneral | Convolution)
 
 
 def dots_with_no_batch_dims_saveable(op: Any, *_: Any, **__: Any) -> bool:

@@ -12,18 +12,19 @@ import functools
 import gc
 import inspect
 import os
+import re
 import sys
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from stax import tree
 from stax.api.abstract import ShapeDtypeStruct
 from stax.api.leaf_calls import MISSED, LeafCalls
-from stax.api.stages import Lowered
+from stax.api.stages import Lowered, checked_budget
 from stax.api.tracing import (
     Traced,
     check_callable,
@@ -37,11 +38,13 @@ from stax.api.tracing import (
 )
 from stax.array import Array, array_from_numpy, value_of
 from stax.config import config
-from stax.errors import ArgumentValueError, FallbackWarning, LoweringError
+from stax.errors import ArgumentError, ArgumentValueError, FallbackWarning, LoweringError
 from stax.extent import symbol
 from stax.graph import Graph
-from stax.interpreters.evaluate import evaluate
+from stax.interpreters.evaluate import evaluate, found_types
 from stax.interpreters.interpret import inline
+from stax.named_axes import in_force
+from stax.runtime import loops
 from stax.runtime.compiler import CompiledProgram, compile_graph
 from stax.runtime.entry import make_entry
 from stax.runtime.forking import Lock
@@ -89,7 +92,7 @@ class JitFunction(functools.partial):
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and lower for these arguments (arrays or ShapeDtypeStructs), without running."""
         variant = self._specializer.variant(args, kwargs)
-        return Lowered(variant.traced, variant.key[0])
+        return Lowered(variant.traced, variant.key[0], self._specializer.options.memory_budget)
 
     def trace(self, /, *args: Any, **kwargs: Any) -> Graph:
         """Return the graph for these arguments."""
@@ -118,20 +121,25 @@ class Options:
     donate_argnums: tuple[int, ...] = ()
     donate_argnames: tuple[str, ...] = ()
     dynamic: tuple[tuple[str, tuple[tuple[int, str], ...]], ...] = ()
+    memory_budget: int | None = None
 
     @property
     def is_plain(self) -> bool:
         """Say whether the native entry may run variants without looking at options."""
-        return self == Options()
+        return replace(self, memory_budget=None) == Options()
 
 
 _live: weakref.WeakSet[_Specializer] = weakref.WeakSet()
 
 
 def clear_caches() -> None:
-    """Forget the compiled variants of all jitted functions; each compiles again when called."""
+    """Forget the compiled variants of all jitted functions, and the programs of loops outside.
+
+    Each compiles again when it is called.
+    """
     for specializer in list(_live):
         specializer.clear()
+    loops.clear()
 
 
 def _on_config(active: int) -> None:
@@ -241,9 +249,9 @@ class _Specializer:
 
     def _add_native_calls(self, variant: Variant) -> None:
         """Let native calls run a variant from now on, where no option hinders."""
-        program, (treedef, types, static, _) = variant.program, variant.key
+        program, (treedef, types, static, _, axes) = variant.program, variant.key
         variant.generation = self.generation
-        if program is None or not program.is_static or self.options.dynamic:
+        if program is None or not program.is_static or self.options.dynamic or axes:
             return
         out, captures = variant.traced.out_tree, variant.traced.captures
         self.leaf_calls.add((treedef, types, static), program, captures, out)
@@ -286,7 +294,8 @@ class _Specializer:
         self._check_static(given)
         arguments = flatten_arguments("jit", given.args, given.kwargs)
         types = self._dynamic_types(given, arguments) if self.options.dynamic else arguments.types
-        key = (arguments.treedef, tuple(types), given.static_key(), config.key())
+        axes = in_force()
+        key = (arguments.treedef, tuple(types), given.static_key(), config.key(), axes)
         variant = self.variants.get(key)
         if variant is None:
             variant = self._trace(key, given, arguments, types)
@@ -329,13 +338,13 @@ class _Specializer:
             self._add_native_calls(variant)
         if variant.program is None:
             results = evaluate(variant.traced.graph, values)
-            return list(map(array_from_numpy, results, variant.traced.graph.output_types))
+            return list(map(array_from_numpy, results, found_types(variant.traced.graph, results)))
         return variant.program.run(values)
 
     def _compile(self, variant: Variant) -> None:
         try:
             with _collection.paused():
-                variant.program = compile_graph(variant.traced.graph)
+                variant.program = compile_graph(variant.traced.graph, self.options.memory_budget)
         except LoweringError as error:
             if config.strict or self.options.dynamic:
                 raise
@@ -399,6 +408,12 @@ class _Specializer:
         for label, t in zip(names, arguments.types, strict=True):
             shape = list(t.shape)
             for axis, name in wanted.get(label, ()):
+                if not -len(shape) <= axis < len(shape):
+                    raise ArgumentValueError(
+                        f"jit: dynamic names axis {axis} of {label}, which is {t}.",
+                        values=[(label, repr(t), "")],
+                        advice="Axes count from 0.",
+                    )
                 length = shape[axis]
                 if lengths.setdefault(name, length) != length:
                     raise ArgumentValueError(
@@ -467,8 +482,22 @@ def _strings(value: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if value is None else (value,) if isinstance(value, str) else tuple(value)
 
 
-def _check_static_names(fun: Callable[..., Any], names: Sequence[str]) -> None:
-    """Raise ArgumentValueError for a static name that is no parameter of `fun`."""
+def _open_lengths(fun: Callable[..., Any], dynamic: Mapping[str, Mapping[int, str]]) -> Any:
+    """Return `dynamic` in the form of options; raises for what is not of its form."""
+    for name, axes in dynamic.items():
+        if not isinstance(axes, Mapping):
+            raise ArgumentError(
+                f"jit: dynamic gives {axes!r} for {name}, not names of axes.",
+                advice='Give the axes by number: dynamic={"x": {0: "n"}}.',
+            )
+    # A name may be that of a leaf of a parameter, "x['w']", and `*args` are arg0, arg1, ...
+    roots = [re.split(r"\W", name)[0] for name in dynamic]
+    _check_names(fun, "dynamic", [x for x in roots if not re.fullmatch(r"arg\d+", x)])
+    return tuple((name, tuple(sorted(axes.items()))) for name, axes in dynamic.items())
+
+
+def _check_names(fun: Callable[..., Any], option: str, names: Sequence[str]) -> None:
+    """Raise ArgumentValueError for a name, in an option, that is no parameter of `fun`."""
     try:
         parameters = inspect.signature(fun).parameters
     except (TypeError, ValueError):
@@ -477,7 +506,7 @@ def _check_static_names(fun: Callable[..., Any], names: Sequence[str]) -> None:
     for name in names:
         if name not in parameters and not takes_any:
             raise ArgumentValueError(
-                f"jit: static_argnames names {name!r}, which {function_name(fun)} does not take.",
+                f"jit: {option} names {name!r}, which {function_name(fun)} does not take.",
                 advice=f"Its parameters are {', '.join(parameters) or 'none'}.",
             )
 
@@ -506,17 +535,22 @@ def jit(
     inline: bool = False,
     compiler_options: Mapping[str, Any] | None = None,
     dynamic: Mapping[str, Mapping[int, str]] | None = None,
+    memory_budget: int | None = None,
 ) -> Any:
     """Return `fun` compiled to native code, one variant per structure, types and static arguments.
 
     `dynamic={"x": {0: "n"}}` leaves the length of an axis of a parameter open: one variant serves
-    all lengths from 2 up; an op that has no kernel for it raises LoweringError.  Donated arguments
-    are deleted after the call.  Some thousand variants are kept, the older ones are forgotten for
-    new ones; `clear_cache` of the result forgets all.  `keep_unused`, `device`, `backend`, `inline`
-    and `compiler_options` are accepted for JAX programs and change nothing here.
+    all lengths from 2 up; an op that has no kernel for it raises LoweringError.  `memory_budget` is
+    the most bytes that a call may use for temporary values, beside arguments and results; where it
+    would need more, values are computed again in place of being kept, by the same operations (a sum
+    may add in another order where other values share its kernel).
+
+    Donated arguments are deleted after the call.  Some thousand variants are kept, the older ones
+    are forgotten for new ones; `clear_cache` of the result forgets all.  `keep_unused`, `device`,
+    `backend`, `inline` and `compiler_options` are accepted for JAX programs and change nothing.
 
     Raises ArgumentError for arguments that are no arrays, ArgumentValueError for static ones that
-    are not hashable.
+    are not hashable and for a budget that cannot be met, with the smallest one that can.
     """
     if fun is None:
         return functools.partial(
@@ -526,17 +560,17 @@ def jit(
             donate_argnums=donate_argnums,
             donate_argnames=donate_argnames,
             dynamic=dynamic,
+            memory_budget=memory_budget,
         )
     check_callable("jit", fun)
-    _check_static_names(fun, _strings(static_argnames))
-    open_lengths = tuple(
-        (name, tuple(sorted(axes.items()))) for name, axes in (dynamic or {}).items()
-    )
+    _check_names(fun, "static_argnames", _strings(static_argnames))
+    open_lengths = _open_lengths(fun, dynamic or {})
     options = Options(
         positions(static_argnums),
         _strings(static_argnames),
         positions(donate_argnums),
         _strings(donate_argnames),
         open_lengths,
+        checked_budget(memory_budget),
     )
     return _rebuild(fun, options)

@@ -30,6 +30,7 @@ from stax.graph import Graph
 from stax.interpreters.interpret import inline
 from stax.interpreters.jvp import jvp as jvp_graph
 from stax.interpreters.linearize import linearize as linearize_graph, split, value_and_pullback
+from stax.interpreters.remat import STANDARD, Prices, Recut, There, fewer_residuals, report
 from stax.interpreters.simplify import simplify
 from stax.operators.elementwise import convert
 from stax.trace import Trace, full, type_of, zeros_like
@@ -355,6 +356,9 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     traced = _with_values("linearize", fun, arguments, labels(fun, primals, {}), has_aux)
     flags = [is_inexact(t.dtype) for t in arguments.types]
     primal, linear, has_tangent = linearize_graph(traced.graph, traced.input_flags(flags))
+    primal, linear, _ = _with_few_residuals(
+        primal, linear, len(traced.graph.outputs), Prices(operation=_EACH_CALL)
+    )
     outs = inline(simplify(primal), [*arguments.leaves, *traced.captures])
     result, aux, residuals = traced.rebuilt(outs)
     count = traced.out_tree.num_leaves
@@ -409,11 +413,9 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     check_callable("vjp", fun)
     arguments = flatten_arguments("vjp", primals, {})
     traced = _with_values("vjp", fun, arguments, labels(fun, primals, {}), has_aux)
-    count, n = traced.out_tree.num_leaves, len(traced.graph.inputs)
+    count = traced.out_tree.num_leaves
     flags = [is_inexact(t.dtype) for t in arguments.types]
-    joint = _pullback_graph(traced.graph, traced.input_flags(flags), count)
-    unknown = [False] * n + [True] * (len(joint.inputs) - n)
-    cut = split(joint, unknown, known_outputs=len(traced.graph.outputs))
+    cut = pullback_parts(traced, flags)
     outs = inline(cut.known, [*arguments.leaves, *traced.captures])
     result, aux, residuals = traced.rebuilt(outs)
     apply = _Pullback(
@@ -426,6 +428,35 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     )
     pullback = tree.Partial(apply, residuals)
     return (result, pullback, aux) if has_aux else (result, pullback)
+
+
+def pullback_parts(traced: Traced, flags: Sequence[bool]) -> Recut:
+    """Return what a function computes at once, and the rest of its pullback: of the residuals and
+    the cotangents of its results to the cotangents of the arguments flagged."""
+    graph, count = traced.graph, traced.out_tree.num_leaves
+    joint = _pullback_graph(graph, traced.input_flags(flags), count)
+    n, outputs = len(graph.inputs), len(graph.outputs)
+    unknown = [False] * n + [True] * (len(joint.inputs) - n)
+    parts = split(joint, unknown, known_outputs=outputs)
+    return _with_few_residuals(parts.known, parts.unknown, outputs)
+
+
+# The price of an operation that each call of a linear map repeats: only moving elements is cheap.
+_EACH_CALL = 8.0
+
+
+def _with_few_residuals(
+    known: Graph, unknown: Graph, outputs: int, prices: Prices = STANDARD
+) -> Recut:
+    """Return the two parts of a function with the residuals that a caller has to hold.
+
+    Arguments and results are held anyway.
+    """
+    there = dict.fromkeys(known.inputs, There("an argument", 0))
+    there |= dict.fromkeys(known.outputs[:outputs], There("a result", 0))
+    found = fewer_residuals(known, unknown, outputs, there, prices)
+    report(known.name.removesuffix("_known"), found.cut, known.outputs[outputs:])
+    return found
 
 
 def _pullback_graph(graph: Graph, flags: Sequence[bool], count: int) -> Graph:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from stax.api.abstract import ShapeDtypeStruct
@@ -19,7 +20,7 @@ from stax.api.tracing import (
     trace_function,
     with_static,
 )
-from stax.errors import UnsupportedError
+from stax.named_axes import bound
 from stax.trace import type_of
 from stax.types import ArrayType
 
@@ -34,23 +35,20 @@ def make_graph(
 
     Arguments are arrays, numbers or ShapeDtypeStructs; those in `static_argnums` are handed to
     `fun` as they are.  What `fun` closes over are trailing inputs.  With `return_shape`, the
-    function returns the graph and what `eval_shape` returns.
-
-    Raises UnsupportedError for an `axis_env` that is not empty: axes get their names from vmap.
+    function returns the graph and what `eval_shape` returns.  `axis_env` has pairs of a name and a
+    size: axes that `fun` may name as if vmap mapped them.
     """
     check_callable("make_graph", fun)
-    if axis_env:
-        raise UnsupportedError(
-            f"make_graph: axis_env={axis_env!r} names axes that no vmap maps.",
-            advice="Trace vmap(fun, axis_name=...) instead.",
-        )
 
     @functools.wraps(fun)
     def graph(*args: Any, **kwargs: Any) -> Any:
         count = len(args)
         fixed = {p % count: args[p] for p in positions(static_argnums) if -count <= p < count}
         rest = [a for i, a in enumerate(args) if i not in fixed]
-        traced = _traced("make_graph", with_static(fun, fixed, {}), rest, kwargs)
+        with ExitStack() as names:
+            for axis_name, size in axis_env or ():
+                names.enter_context(bound(axis_name, size))
+            traced = _traced("make_graph", with_static(fun, fixed, {}), rest, kwargs)
         return (traced.graph, _structs(traced)) if return_shape else traced.graph
 
     return graph

@@ -14,11 +14,12 @@ from stax.api.tracing import (
     labels,
     trace_function,
 )
+from stax.control.linearity import is_zero
 from stax.errors import ArgumentError, DTypeError, MissingRule, UnsupportedError
 from stax.graph import Graph
 from stax.interpreters.interpret import inline
 from stax.interpreters.simplify import simplify
-from stax.interpreters.transpose import transpose
+from stax.interpreters.transpose import dependents, transpose
 from stax.trace import full, type_of
 from stax.types import ArrayType, is_inexact, is_integer
 
@@ -30,7 +31,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     and dtype of what `fun` returns, and returns a tuple of those of the primals; it is a pytree of
     what `fun` closes over.
 
-    Raises MissingRule where `fun` is not linear, DTypeError if floats and integers are mixed.
+    Raises MissingRule where `fun` is not linear (a result that is zero is), DTypeError if floats
+    and integers are mixed.
     """
     check_callable("linear_transpose", fun)
     if reduce_axes:
@@ -73,12 +75,10 @@ def _check_linear(graph: Graph, flags: Sequence[bool], name: str) -> None:
     What is not linear inside has no transpose rule, which is noticed later; a constant that is
     returned has one, of no inputs.
     """
-    depends = {x for x, f in zip(graph.inputs, flags, strict=True) if f}
-    for node in graph.nodes:
-        if not depends.isdisjoint(node.inputs):
-            depends.add(node)
+    linear = [x for x, f in zip(graph.inputs, flags, strict=True) if f]
+    depends = dependents(graph.nodes, linear)
     for node in graph.outputs:
-        if node not in depends:
+        if node not in depends and not is_zero(node):
             raise MissingRule(
                 f"linear_transpose: {name} is not linear: a result does not depend on an argument.",
                 values=[

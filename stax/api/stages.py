@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from stax import tree
@@ -24,12 +25,36 @@ from stax.types import ArrayType
 
 @dataclass(frozen=True)
 class MemoryAnalysis:
-    """Bytes of a program: arguments, results, and the arena of temporaries."""
+    """Bytes of a program: arguments, results, and the arena of temporaries.
+
+    Temporaries include what loops stack for reverse mode; the peak is all of them together.
+    """
 
     argument_size_in_bytes: int
     output_size_in_bytes: int
     temp_size_in_bytes: int
     alias_size_in_bytes: int = 0
+
+    @property
+    def peak_memory_in_bytes(self) -> int:
+        return (
+            self.argument_size_in_bytes
+            + self.output_size_in_bytes
+            + self.temp_size_in_bytes
+            - self.alias_size_in_bytes
+        )
+
+
+def checked_budget(nbytes: Any) -> int | None:
+    """Return a memory budget; raises ArgumentValueError if it is no number of bytes."""
+    if nbytes is None:
+        return None
+    if not isinstance(nbytes, Integral) or isinstance(nbytes, bool) or nbytes < 0:
+        raise ArgumentValueError(
+            f"jit: memory_budget={nbytes!r} is not a number of bytes.",
+            advice="Give an integer, such as 1 << 30 for a gigabyte, or None.",
+        )
+    return int(nbytes)
 
 
 def _bytes(types: Iterable[ArrayType]) -> int:
@@ -39,9 +64,12 @@ def _bytes(types: Iterable[ArrayType]) -> int:
 class Lowered:
     """A function lowered for arguments of given structure and types."""
 
-    def __init__(self, traced: Traced, in_tree: tree.TreeDef) -> None:
+    def __init__(
+        self, traced: Traced, in_tree: tree.TreeDef, memory_budget: int | None = None
+    ) -> None:
         self.traced = traced
         self.in_tree = in_tree
+        self.memory_budget = memory_budget
 
     @property
     def graph(self) -> Graph:
@@ -53,16 +81,23 @@ class Lowered:
         if stage == "graph":
             return str(self.graph)
         if stage == "kernels":
-            return "\n\n".join(print_kernel(k) for k in lower_graph(self.graph).kernels)
+            program = lower_graph(self.graph, self.memory_budget)
+            return "\n\n".join(print_kernel(k) for k in program.kernels)
         if stage == "llvm":
-            return module_text(self.graph)
+            return module_text(self.graph, self.memory_budget)
         raise ArgumentValueError(
             f"as_text: unknown stage {stage!r}.", advice="There are 'graph', 'kernels' and 'llvm'."
         )
 
-    def compile(self) -> Compiled:
-        """Compile the program."""
-        return Compiled(self, compile_graph(self.graph))
+    def compile(self, *, memory_budget: int | None = None) -> Compiled:
+        """Compile the program; `memory_budget` is for this one what it is for `jit`.
+
+        Raises ArgumentValueError for a budget that cannot be met.
+        """
+        lowered = self
+        if memory_budget is not None:
+            lowered = Lowered(self.traced, self.in_tree, checked_budget(memory_budget))
+        return Compiled(lowered, compile_graph(self.graph, lowered.memory_budget))
 
 
 class Compiled:

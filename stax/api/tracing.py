@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ import numpy as np
 
 from stax import tree
 from stax.api.abstract import ShapeDtypeStruct
-from stax.errors import ArgumentError
+from stax.errors import ArgumentError, ArgumentValueError, StaxError
 from stax.graph import Graph
 from stax.interpreters.simplify import simplify
 from stax.source import Source, is_internal
@@ -144,6 +145,22 @@ def positions(argnums: int | Sequence[int] | None) -> tuple[int, ...]:
     if argnums is None:
         return ()
     return (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+
+def whole_number(of: str, value: Any, least: int, advice: str = "Or leave it out.") -> int:
+    """Return an argument that is a number of steps or the like, of which `of` is what errors say.
+
+    Raises ArgumentError if it is no integer, ArgumentValueError if it is below `least`.
+    """
+    try:
+        number = operator.index(value)
+    except StaxError:  # of a traced array, say
+        raise
+    except TypeError:
+        raise ArgumentError(f"{of} is an integer, got {_shown(value)}.", advice=advice) from None
+    if number < least:
+        raise ArgumentValueError(f"{of} is at least {least}, got {number}.", advice=advice)
+    return number
 
 
 def with_static(

@@ -9,6 +9,21 @@ from __future__ import annotations
 
 from stax.lax import linalg as linalg
 from stax.lax.control_flow import cond, fori_loop, map, scan, switch, while_loop
+from stax.lax.convolution import (
+    ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers,
+    conv,
+    conv_dimension_numbers,
+    conv_general_dilated,
+    conv_general_dilated_local,
+    conv_general_dilated_patches,
+    conv_general_permutations,
+    conv_general_shape_tuple,
+    conv_shape_tuple,
+    conv_transpose,
+    conv_transpose_shape_tuple,
+    conv_with_general_padding,
+)
 from stax.lax.elementwise import (
     RoundingMethod,
     abs,
@@ -100,6 +115,21 @@ from stax.lax.indexing import (
     scatter_mul,
     scatter_sub,
 )
+from stax.lax.parallel import (
+    all_gather,
+    all_to_all,
+    axis_index,
+    axis_size,
+    pbroadcast,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    pshuffle,
+    psum,
+    psum_scatter,
+    pswapaxes,
+)
 from stax.lax.products import (
     AccuracyMode,
     DotAlgorithm,
@@ -129,6 +159,7 @@ from stax.lax.reductions import (
     reduce_sum,
     reduce_xor,
 )
+from stax.lax.solves import custom_linear_solve, custom_root
 from stax.lax.sorting import (
     approx_max_k,
     approx_min_k,
@@ -189,34 +220,41 @@ from stax.lax.structure import (
     unstack,
 )
 from stax.lax.windows import (
+    padtype_to_pads,
     reduce_window,
     reduce_window_shape_tuple,
 )
 
 __all__ = [
-    "AccuracyMode", "DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "FftType",
-    "GatherDimensionNumbers", "GatherScatterMode", "Precision", "PrecisionLike",
-    "RaggedDotDimensionNumbers", "RoundingMethod", "ScatterDimensionNumbers", "Tolerance", "abs",
-    "acos", "acosh", "add", "approx_max_k", "approx_min_k", "argmax", "argmin", "asin", "asinh",
-    "associative_scan", "atan", "atan2", "atanh", "batch_matmul", "bessel_i0e", "bessel_i1e",
-    "betainc", "bitcast_convert_type", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "broadcast", "broadcast_in_dim", "broadcast_like", "broadcast_shapes", "broadcast_to_rank",
-    "broadcasted_iota", "cbrt", "ceil", "clamp", "clz", "collapse", "complex", "concatenate",
-    "cond", "conj", "convert_element_type", "cos", "cosh", "cumlogsumexp", "cummax", "cummin",
-    "cumprod", "cumsum", "digamma", "div", "dot", "dot_general", "dtype", "dynamic_index_in_dim",
+    "AccuracyMode", "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "DotAlgorithm",
+    "DotAlgorithmPreset", "DotDimensionNumbers", "FftType", "GatherDimensionNumbers",
+    "GatherScatterMode", "Precision", "PrecisionLike", "RaggedDotDimensionNumbers",
+    "RoundingMethod", "ScatterDimensionNumbers", "Tolerance", "abs", "acos", "acosh", "add",
+    "all_gather", "all_to_all", "approx_max_k", "approx_min_k", "argmax", "argmin", "asin", "asinh",
+    "associative_scan", "atan", "atan2", "atanh", "axis_index", "axis_size", "batch_matmul",
+    "bessel_i0e", "bessel_i1e", "betainc", "bitcast_convert_type", "bitwise_and", "bitwise_not",
+    "bitwise_or", "bitwise_xor", "broadcast", "broadcast_in_dim", "broadcast_like",
+    "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota", "cbrt", "ceil", "clamp", "clz",
+    "collapse", "complex", "concatenate", "cond", "conj", "conv", "conv_dimension_numbers",
+    "conv_general_dilated", "conv_general_dilated_local", "conv_general_dilated_patches",
+    "conv_general_permutations", "conv_general_shape_tuple", "conv_shape_tuple", "conv_transpose",
+    "conv_transpose_shape_tuple", "conv_with_general_padding", "convert_element_type", "cos",
+    "cosh", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "custom_linear_solve",
+    "custom_root", "digamma", "div", "dot", "dot_general", "dtype", "dynamic_index_in_dim",
     "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim", "dynamic_update_slice",
     "dynamic_update_slice_in_dim", "empty", "eq", "erf", "erf_inv", "erfc", "exp", "exp2",
     "expand_dims", "expm1", "fft", "floor", "fori_loop", "full", "full_like", "gather", "ge", "gt",
     "igamma", "igamma_grad_a", "igammac", "imag", "index_in_dim", "index_take", "integer_pow",
     "iota", "is_finite", "le", "lgamma", "linalg", "log", "log1p", "logistic", "lt", "map", "max",
-    "min", "mul", "mulhi", "ne", "neg", "nextafter", "optimization_barrier", "pad", "polygamma",
-    "population_count", "pow", "ragged_dot", "ragged_dot_general", "random_gamma_grad", "real",
-    "reciprocal", "reduce", "reduce_and", "reduce_max", "reduce_min", "reduce_or",
-    "reduce_precision", "reduce_prod", "reduce_sum", "reduce_window", "reduce_window_shape_tuple",
-    "reduce_xor", "rem", "reshape", "rev", "round", "rsqrt", "scan", "scatter", "scatter_add",
-    "scatter_apply", "scatter_max", "scatter_min", "scatter_mul", "scatter_sub", "select",
-    "select_n", "shape_as_value", "shift_left", "shift_right_arithmetic", "shift_right_logical",
-    "sign", "sin", "sinh", "slice", "slice_in_dim", "sort", "sort_key_val", "split", "sqrt",
-    "square", "squeeze", "stack", "stage", "stop_gradient", "sub", "switch", "tan", "tanh", "tile",
-    "top_k", "transpose", "unstack", "while_loop", "zeta",
+    "min", "mul", "mulhi", "ne", "neg", "nextafter", "optimization_barrier", "pad",
+    "padtype_to_pads", "pbroadcast", "pmax", "pmean", "pmin", "polygamma", "population_count",
+    "pow", "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes", "ragged_dot",
+    "ragged_dot_general", "random_gamma_grad", "real", "reciprocal", "reduce", "reduce_and",
+    "reduce_max", "reduce_min", "reduce_or", "reduce_precision", "reduce_prod", "reduce_sum",
+    "reduce_window", "reduce_window_shape_tuple", "reduce_xor", "rem", "reshape", "rev", "round",
+    "rsqrt", "scan", "scatter", "scatter_add", "scatter_apply", "scatter_max", "scatter_min",
+    "scatter_mul", "scatter_sub", "select", "select_n", "shape_as_value", "shift_left",
+    "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "slice", "slice_in_dim",
+    "sort", "sort_key_val", "split", "sqrt", "square", "squeeze", "stack", "stage", "stop_gradient",
+    "sub", "switch", "tan", "tanh", "tile", "top_k", "transpose", "unstack", "while_loop", "zeta",
 ]  # fmt: skip

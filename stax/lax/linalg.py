@@ -13,6 +13,7 @@ from typing import Any
 
 from stax import types
 from stax.errors import ArgumentValueError, UnsupportedError
+from stax.lax.polar import qdwh
 from stax.numpy.arguments import array, inexact
 from stax.operators import elementwise as ops, linalg, qr as qrs, spectral
 from stax.operators.elementwise import convert, like
@@ -33,8 +34,9 @@ from stax.trace import bind, results
 
 __all__ = [
     "EigImplementation", "EighImplementation", "SvdAlgorithm", "cholesky", "cholesky_update", "eig",
-    "eigh", "hessenberg", "householder_product", "lu", "lu_pivots_to_permutation", "ormqr", "qr",
-    "schur", "svd", "symmetric_product", "triangular_solve", "tridiagonal", "tridiagonal_solve",
+    "eigh", "hessenberg", "householder_product", "lu", "lu_pivots_to_permutation", "ormqr", "qdwh",
+    "qr", "schur", "svd", "symmetric_product", "triangular_solve", "tridiagonal",
+    "tridiagonal_solve",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, Union
 
 from stax import types
 from stax.errors import ArgumentValueError, UnsupportedError
@@ -61,9 +61,15 @@ class DotAlgorithmPreset(enum.Enum):
     F64_F64_F64 = enum.auto()
 
 
-PrecisionLike: TypeAlias = (
-    Precision | str | tuple[Precision | str, Precision | str] | DotAlgorithm | DotAlgorithmPreset
-) | None
+# Made with Union as in JAX: what `|` makes is an object of another class.
+PrecisionLike: TypeAlias = Union[  # noqa: UP007
+    Precision,
+    str,
+    tuple[Precision | str, Precision | str],
+    DotAlgorithm,
+    DotAlgorithmPreset,
+    None,
+]
 
 
 class AccuracyMode(enum.Enum):

@@ -11,7 +11,8 @@ from typing import Any
 
 from stax import types
 from stax.errors import ArgumentValueError
-from stax.extent import Extent
+from stax.extent import Extent, same_shape
+from stax.lax import parallel
 from stax.numpy import reductions
 from stax.numpy.arguments import Axis, array, inexact, inexact_operands, static_int
 from stax.numpy.elementwise import clip, logaddexp, tanh as tanh, where as choose
@@ -234,15 +235,32 @@ def standardize(
 def one_hot(x: Any, num_classes: Any, *, dtype: Any = None, axis: Any = -1) -> Any:
     """Return 1 at the place that each element of `x` names along a new axis, and 0 elsewhere.
 
-    A place out of range gives zeros.
+    A place out of range gives zeros.  `axis` may be the name of an axis that vmap maps, with a lane
+    for each class: the result is the element of the lane.
+
+    Raises ArgumentValueError if the axis of that name is not `num_classes` long.
     """
     x = array("one_hot", x)
     kind = types.float_dtype() if dtype is None else check_dtype(dtype)
     count = num_classes
     if not isinstance(count, Extent):
         count = static_int("one_hot", "num_classes", count)
+    if isinstance(axis, str | tuple):
+        return _one_hot_lane(x, count, kind, axis)
     where = canonical_axis(axis, x.ndim + 1)
     shape = (*x.shape[:where], count, *x.shape[where:])
     places = broadcast_in_dim(expand_dims(x, where), shape, range(len(shape)))
     counts = iota(types.int_dtype() if types.is_bool(x.dtype) else x.dtype, shape, where)
     return convert(ops.eq(convert(places, counts.dtype), counts), kind)
+
+
+def _one_hot_lane(x: Any, count: Any, kind: Any, axis_name: Any) -> Any:
+    """Return the element of `one_hot` for the lane of a named axis."""
+    lanes = parallel.axis_size(axis_name)
+    if not same_shape((lanes,), (count,)):
+        raise ArgumentValueError(
+            f"one_hot: axis {axis_name!r} has {lanes} lanes for num_classes={count}.",
+            advice="There is one lane for each class.",
+        )
+    place, lane = promote_operands("one_hot", x, parallel.axis_index(axis_name))
+    return convert(ops.eq(place, lane), kind)

@@ -457,7 +457,7 @@ def hypot(x1: Any, x2: Any, /) -> Any:
         )
     x1, x2 = ops.abs_(x1), ops.abs_(x2)
     low, high = ops.minimum(x1, x2), ops.maximum(x1, x2)
-    ratio = ops.div(low, high)
+    ratio = ops.div(low, select(ops.eq(high, like(high, 0)), like(high, 1), high))
     length = ops.mul(high, ops.sqrt(ops.add(like(ratio, 1), ops.mul(ratio, ratio))))
     length = select(ops.eq(high, like(high, 0)), high, length)
     infinite = ops.or_(ops.eq(x1, like(x1, math.inf)), ops.eq(x2, like(x2, math.inf)))
@@ -480,7 +480,8 @@ def sinc(x: Any, /) -> Any:
     for k in (9, 7, 5, 3, 1):
         coefficient = (-1) ** (k // 2) / math.factorial(k)
         series = ops.add(ops.mul(series, squared), like(x, coefficient))
-    return select(near, series, ops.div(ops.sin(angle), angle))
+    divisor = select(near, like(angle, 1), angle)
+    return select(near, series, ops.div(ops.sin(angle), divisor))
 
 
 def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 import stax
 import stax.numpy as snp
-from stax.errors import ArgumentValueError, LoweringError
+from stax.errors import ArgumentError, ArgumentValueError, LoweringError
 from tests.api.test_compiled import counted
 
 X = np.asarray([1.0, 2.0, 3.0], np.float32)
@@ -101,3 +101,16 @@ def test_what_has_no_kernel_for_open_lengths_raises() -> None:
     x = np.ones((3, 3), np.float32)
     with pytest.raises(LoweringError, match="symbolic lengths are not compiled"):
         stax.jit(lambda x: snp.fft.fft(x), dynamic={"x": {0: "n"}})(x)
+
+
+def test_lengths_of_what_is_not_there() -> None:
+    def f(x: Any, *rest: Any) -> Any:
+        return x * len(rest)
+
+    with pytest.raises(ArgumentValueError, match="dynamic names 'y', which f does not take"):
+        stax.jit(f, dynamic={"y": {0: "n"}})
+    with pytest.raises(ArgumentError, match="for x, not names of axes"):
+        stax.jit(f, dynamic={"x": ("n",)})  # type: ignore[dict-item]
+    with pytest.raises(ArgumentValueError, match="axis 3 of x, which is f32"):
+        stax.jit(f, dynamic={"x": {3: "n"}})(X)
+    assert stax.jit(f, dynamic={"arg1": {0: "n"}})(X, X).shape == (3,)

@@ -52,3 +52,18 @@ def test_a_loop_that_adds_a_value_is_not_linear() -> None:
         stax.linear_transpose(
             lambda x: stax.lax.scan(lambda c, a: (c + a, c), 1.0, x)[0], snp.ones(3)
         )
+
+
+def test_a_result_that_is_zero_is_linear() -> None:
+    def transposed(lib: Any) -> Any:
+        zeros = lib.numpy.zeros(3)
+        back = lib.linear_transpose(
+            lambda x, y: (lib.numpy.zeros(3), 2 * x), 1.0, lib.numpy.ones(2)
+        )
+        return back((zeros + 1, 3.0))
+
+    for ours, theirs in zip(transposed(stax), transposed(jax), strict=True):
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        np.testing.assert_array_equal(ours, theirs)
+    (zero,) = stax.linear_transpose(lambda x: snp.zeros(3), X)(X)
+    np.testing.assert_array_equal(zero, np.zeros(3))
