@@ -4,8 +4,10 @@ Golden texts (printed graphs and kernels) lie in tests/golden; `pytest --update-
 anew, to be read as a diff.
 """
 
+import ctypes
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,15 @@ settings.register_profile(
 settings.load_profile("ci")
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def memory_given_back() -> Iterator[None]:
+    """Give freed memory back after each module: XLA's compiler leaves gigabytes in pieces."""
+    yield
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def pytest_addoption(parser: Any) -> None:

@@ -539,6 +539,190 @@ def item_of_many() -> None:
     V3.item()
 
 
+# --- named axes, rules for vmap ---
+
+
+@case
+def an_axis_name_that_is_not_bound() -> None:
+    def f(row: Any) -> Any:
+        return lax.psum(row, "rows")
+
+    stax.vmap(stax.vmap(f, axis_name="columns"))(MATRIX)
+
+
+@case
+def an_exchange_of_another_length() -> None:
+    stax.vmap(lambda row: lax.all_to_all(row, "i", 0, 0), axis_name="i")(MATRIX)
+
+
+@case
+def a_rule_for_vmap_returns_another_tree() -> None:
+    f = stax.custom_batching.custom_vmap(lambda x: {"y": x})
+    f.def_vmap(lambda axis_size, in_batched, x: (x, True))
+    stax.vmap(f)(V3)
+
+
+# --- rules for derivatives ---
+
+
+def with_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
+    f = stax.custom_vjp(lambda x: {"y": x * 2})
+    f.defvjp(lambda x: (f(x), x), backward)
+    return stax.grad(lambda x: f(x)["y"].sum())
+
+
+@case
+def a_rule_returns_a_cotangent_of_another_dtype() -> None:
+    def backward(kept: Any, ct: Any) -> Any:
+        return (ct["y"].astype("float16"),)
+
+    with_backward(backward)(V3)
+
+
+@case
+def a_rule_returns_two_cotangents_for_one_argument() -> None:
+    def backward(kept: Any, ct: Any) -> Any:
+        return ct["y"], None
+
+    with_backward(backward)(V3)
+
+
+@case
+def a_rule_for_tangents_returns_another_tree() -> None:
+    @stax.custom_jvp
+    def f(x: Any) -> Any:
+        return {"y": x}
+
+    @f.defjvp
+    def f_jvp(primals: Any, tangents: Any) -> Any:
+        return f(*primals), tangents[0]
+
+    stax.jvp(f, (V3,), (V3,))
+
+
+@case
+def a_function_with_a_rule_closes_over_what_is_differentiated() -> None:
+    def outer(x: Any) -> Any:
+        inner = stax.custom_jvp(lambda y: y * x)
+        inner.defjvps(lambda t, out, y: t)
+        return inner(2.0 * x)
+
+    stax.grad(outer)(3.0)
+
+
+@case
+def a_solution_of_another_shape() -> None:
+    lax.custom_linear_solve(lambda x: x, V3, lambda matvec, b: b[:2])
+
+
+@case
+def a_derivative_that_is_wrong() -> None:
+    f = stax.custom_jvp(lambda x: snp.sin(x))
+    f.defjvps(lambda t, y, x: 2 * t)
+    stax.test_util.check_grads(f, (V3,), order=1)
+
+
+# --- callbacks, checks and values that are not numbers ---
+
+F32 = stax.ShapeDtypeStruct((), np.float32)
+
+
+@case
+def print_without_a_hole() -> None:
+    stax.jit(lambda x: stax.debug.print(f"x is {x}", x=x))(V3)
+
+
+@case
+def callback_without_a_function() -> None:
+    stax.jit(lambda x: stax.debug.callback(x, x))(V3)
+
+
+@case
+def callback_that_returns_another_shape() -> None:
+    def f(x: Any) -> Any:
+        return stax.pure_callback(lambda x: np.ones(3, np.float32), F32, x) * 2
+
+    stax.jit(f)(V3)
+
+
+@case
+def callback_that_is_differentiated() -> None:
+    def f(x: Any) -> Any:
+        y = snp.sin(x)
+        return stax.pure_callback(np.cos, F32, y)
+
+    stax.grad(f)(1.0)
+
+
+@case
+def callback_without_a_method_for_vmap() -> None:
+    stax.vmap(lambda x: stax.pure_callback(np.cos, F32, x))(V3)
+
+
+@case
+def ordered_callback_under_vmap() -> None:
+    f = stax.experimental.io_callback
+    stax.vmap(lambda x: f(np.cos, F32, x, ordered=True))(V3)
+
+
+@case
+def results_of_64_bits() -> None:
+    stax.pure_callback(np.cos, stax.ShapeDtypeStruct((), np.float64), 1.0)
+
+
+@case
+def effect_with_a_result_under_checkpoint() -> None:
+    @stax.checkpoint
+    def f(x: Any) -> Any:
+        return snp.sin(x) * stax.experimental.io_callback(np.cos, F32, 1.0)
+
+    stax.grad(f)(1.0)
+
+
+@case
+def check_of_an_array() -> None:
+    stax.jit(lambda x: stax.experimental.checkify.check(x > 0, "no"))(V3)
+
+
+@case
+def check_that_shows_a_number() -> None:
+    stax.jit(lambda x: stax.experimental.checkify.check(x[0] > 0, "{}", 3))(V3)
+
+
+@case
+def nan_eagerly() -> None:
+    with stax.debug_nans():
+        snp.log(V3 - 2)
+
+
+@case
+def nan_in_jit() -> None:
+    def f(x: Any) -> Any:
+        y = snp.log(x - 2)
+        return y * 2 + 1
+
+    with stax.debug_nans():
+        stax.jit(f)(V3)
+
+
+@case
+def nan_in_a_loop() -> None:
+    def f(x: Any) -> Any:
+        def step(c: Any, a: Any) -> Any:
+            return snp.sqrt(c - a), None
+
+        return lax.scan(step, x[0], x)[0]
+
+    with stax.debug_nans():
+        stax.jit(f)(V3)
+
+
+@case
+def nan_that_came_in() -> None:
+    with stax.debug_nans():
+        stax.jit(lambda x: x * 2)(np.full(3, np.nan))
+
+
 # --- lowering ---
 
 

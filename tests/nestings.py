@@ -234,11 +234,14 @@ TRANSFORMS: dict[str, Callable[[Any, Function, int], Function]] = {
 LARGE = ("jacfwd", "jacrev", "hessian")
 
 
-def nest(lib: Any, base: str, word: Sequence[tuple[str, int]]) -> Function:
-    """Return a base function under transforms, innermost first."""
-    f: Function = lambda *args: BASES[base][0](lib, *args)  # noqa: E731
+def nest(
+    lib: Any, base: str | Function, word: Sequence[tuple[str, int]], transforms: Any = TRANSFORMS
+) -> Function:
+    """Return a base function, by its name perhaps, under transforms, innermost first."""
+    first = BASES[base][0] if isinstance(base, str) else base
+    f: Function = lambda *args: first(lib, *args)  # noqa: E731
     for name, variant in word:
-        f = TRANSFORMS[name](lib, f, variant)
+        f = transforms[name](lib, f, variant)
     return f
 
 
@@ -273,22 +276,22 @@ def _update(lib: Any, x: Any, y: Any) -> Any:
     return lib.numpy.asarray(x).at[i].add(y[:2]), lib.lax.dynamic_slice_in_dim(x * y, i[1], 2)
 
 
-def _numbers(*shape: int) -> np.ndarray:
+def numbers(*shape: int) -> np.ndarray:
     count = int(np.prod(shape))
     return (np.sin(np.arange(1, count + 1) * 1.3) * 0.8).astype(np.float32).reshape(shape)
 
 
-_V, _W = _numbers(3), _numbers(4)[1:]
+_V, _W = numbers(3), numbers(4)[1:]
 BASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "scalar": (lambda lib, x: x * lib.numpy.sin(x), (np.float32(0.7),)),
     "product": (lambda lib, x, y: lib.numpy.tanh(x) * y, (_V, _W)),
-    "layer": (_layer, ({"w": _numbers(2, 3), "b": _V}, _numbers(2))),
+    "layer": (_layer, ({"w": numbers(2, 3), "b": _V}, numbers(2))),
     "tree": (_tree, ([_V, (_W, _V[:1])], np.float32(0.3))),
     "softmax": (lambda lib, x: lib.nn.softmax(x), (_V,)),
     "pick": (_pick, (_V,)),
     "closure": (_closure, (_V, _W)),
     "masked": (_masked, (_V, _W)),
-    "gram": (lambda lib, x: lib.numpy.exp(-(x @ x.T)), (_numbers(2, 2),)),
+    "gram": (lambda lib, x: lib.numpy.exp(-(x @ x.T)), (numbers(2, 2),)),
     "update": (_update, (_V, _W)),
     "scan": (lambda lib, x: (lib.numpy.cumsum(x), lib.numpy.prod(x)), (_V,)),
     "logsumexp": (lambda lib, x: lib.nn.logsumexp(x, axis=0) + 2 * x, (_V,)),
@@ -296,6 +299,6 @@ BASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "index": (lambda lib, x: x[lib.numpy.array([2, 0])] * x[-1] ** 3, (_V,)),
     "rows": (
         lambda lib, x: (x - lib.numpy.mean(x, 1, keepdims=True)) / lib.numpy.std(x, 1)[:, None],
-        (_numbers(2, 3),),
+        (numbers(2, 3),),
     ),
 }

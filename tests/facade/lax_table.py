@@ -221,4 +221,68 @@ OVER = {
     "ragged_dot": Entry(made(lambda s: (s.array((5, 3)), s.array((2, 3, 4)), np.array(s.pick(([2, 3], [5, 0])), np.int32)))),
 }  # fmt: skip
 
-TABLE = {**ELEMENTWISE, **SHAPES_OF, **OVER}
+# --- convolutions ---
+
+CONVOLVED = (*FLOATS, "int32", "complex64")
+
+
+def _images(s: Source, dtypes: Any = CONVOLVED) -> Any:
+    dtype = s.dtype(dtypes)
+    return s.array((2, 4, 5, 6), dtype), s.array((3, 4, 2, 3), dtype)
+
+
+def _dilated(s: Source) -> Any:
+    groups = s.pick((1, 2))
+    dtype = s.dtype(CONVOLVED)
+    x, w = s.array((2, 5, 6, 4), dtype), s.array((2, 3, 4 // groups, 6), dtype)
+    padding = s.pick(("SAME", "VALID", ((1, 0), (2, -1))))
+    options = {
+        "rhs_dilation": s.pick((None, (2, 1))),
+        "dimension_numbers": ("NHWC", "HWIO", s.pick(("NHWC", "CWNH"))),
+        "feature_group_count": groups,
+    }
+    return x, w, s.pick(((1, 1), (2, 1))), padding, options
+
+
+def _pulled_back(s: Source) -> Any:
+    x, w = s.array((2, 4, 5, 3)), s.array((3, 2, 3, 3))
+    padding = s.pick(("SAME", "VALID", ((1, 2), (0, 1))))
+    return x, w, s.pick(((1, 1), (2, 3))), padding, {"transpose_kernel": s.pick((False, True))}
+
+
+def _patched(s: Source) -> Any:
+    options = {"rhs_dilation": s.pick((None, (2, 1)))}
+    return (
+        s.array((2, 3, 5, 6)),
+        (2, 3),
+        s.pick(((1, 1), (2, 1))),
+        s.pick(("SAME", "VALID")),
+        options,
+    )
+
+
+def _local(s: Source) -> Any:
+    return s.array((2, 3, 4, 5)), s.array((4, 18, 3, 3)), (1, 1), "VALID", (2, 3)
+
+
+LAYOUT = ("NHWC", "HWIO", "NHWC")
+WITH_SHAPES = (
+    ((2, 5, 6, 3), (2, 3, 3, 4), (1, 2), "SAME"),
+    ((2, 5, 6, 3), (2, 3, 3, 4), (2, 1), "VALID"),
+)
+CONVOLUTIONS = {
+    "conv": Entry(made(lambda s: (*_images(s), s.pick(((1, 1), (2, 1))), s.pick(("SAME", "VALID")))), loose=4),
+    "conv_general_dilated": Entry(made(_dilated), loose=4),
+    "conv_with_general_padding": Entry(made(lambda s: (*_images(s), (1, 2), ((1, 0), (0, 2)), s.pick((None, (1, 2))), None)), loose=4),
+    "conv_transpose": Entry(made(_pulled_back), loose=4),
+    "conv_general_dilated_patches": Entry(made(_patched)),
+    "conv_general_dilated_local": Entry(made(_local), loose=4),
+    "conv_dimension_numbers": Entry(made(lambda s: ((2, 5, 6, 3), (2, 3, 3, 4), s.pick((None, LAYOUT)))), concrete=True),
+    "conv_general_permutations": Entry(made(lambda s: (s.pick((LAYOUT, ("NCHW", "OIWH", "HNCW"))),)), concrete=True),
+    "conv_general_shape_tuple": Entry(made(lambda s: (*s.pick(WITH_SHAPES), LAYOUT)), concrete=True),
+    "conv_shape_tuple": Entry(made(lambda s: ((2, 3, 5, 6), (4, 3, 2, 3), s.pick(((1, 2), (2, 2))), ((0, 1), (1, 1)))), concrete=True),
+    "conv_transpose_shape_tuple": Entry(made(lambda s: (*s.pick(WITH_SHAPES), LAYOUT)), concrete=True),
+    "padtype_to_pads": Entry(made(lambda s: ((5, 6), (2, 3), s.pick(((1, 1), (2, 3))), s.pick(("SAME", "VALID", "SAME_LOWER")))), concrete=True),
+}  # fmt: skip
+
+TABLE = {**ELEMENTWISE, **SHAPES_OF, **OVER, **CONVOLUTIONS}

@@ -15,9 +15,10 @@ import numpy as np
 from stax.graph import Input
 from stax.lowering.loop_ir import SPECIAL
 from stax.operators import elementwise
-from stax.operators.bits import bitcast, gcd, optimization_barrier, reduce_precision
+from stax.operators.bits import bitcast, gcd, late, optimization_barrier, reduce_precision
 from stax.operators.broadcast import broadcast_in_dim, reduce_sum
 from stax.operators.contract import dot_general
+from stax.operators.convolution import convolution
 from stax.operators.dynamic import DynamicSlice, DynamicUpdateSlice
 from stax.operators.elementwise import ROWS, convert, integer_pow, select
 from stax.operators.gradient import checkpoint_name, stop_gradient
@@ -81,11 +82,33 @@ REASONS: dict[str, str] = {
     "input": "stands for a parameter and is never applied",
     "project": "reads a result of an op with several, and is exercised by each of them",
     "length": "stands for a symbolic length, which has no value to evaluate",
+    "check": "raises or does nothing; see tests/experimental/test_checkify.py",
     "copy": "is put in by lowering, after every transform",
+    "debug_callback": "has no result; see tests/api/test_callbacks.py",
+    "io_callback": "is to be called as often as written; see tests/api/test_callbacks.py",
+    "patches": "is put in by lowering, after every transform",
+    "fourier_pass": "is put in by lowering, after every transform",
+    "array": "holds an array by its identity; see tests/test_custom_closures.py",
     "loggamma_real": "its derivative has none; see tests/scipy/test_special_complex.py",
     "loggamma_imag": "its derivative has none; see tests/scipy/test_special_complex.py",
     "pairs": "is put in by lowering, after every transform",
     "paired": "wraps an op on complex values for a library, after every transform",
+    "pure_callback": "calls a function of the user's; see tests/api/test_callbacks.py",
+    "watch": "is put in by lowering, after every transform",
+    **dict.fromkeys(
+        (
+            "all_gather",
+            "all_to_all",
+            "axis_index",
+            "pbroadcast",
+            "pmax",
+            "pmin",
+            "ppermute",
+            "psum",
+            "psum_scatter",
+        ),
+        "means something between lanes of vmap only; see tests/operators/test_collective.py",
+    ),
 }
 
 
@@ -232,6 +255,7 @@ add("stop_gradient", "complex", stop_gradient, COMPLEX)
 add("gcd", "int", gcd, integers(0, 99, (3, 4), (3, 4)))
 add("checkpoint_name", "float", lambda x: checkpoint_name(x, "y"), normal((3, 4)), (0,))
 add("optimization_barrier", "float", optimization_barrier, normal((3, 4)), (0,))
+add("late", "float", late, normal((3, 4), (2,)), (0,))
 add("reduce_precision", "near", lambda x: reduce_precision(x, 11, 44), normal((3, 4)), (0,))
 add(
     "reduce_precision",
@@ -407,6 +431,34 @@ add(
     "batched",
     lambda x, y: dot_general(x, y, (((2,), (1,)), ((0,), (2,)))),
     normal((2, 3, 4), (5, 4, 2)),
+    (0, 1),
+)
+add(
+    "convolution",
+    "plain",
+    lambda x, w: convolution(x, w, (2, 1), ((1, 0), (-1, 2)), (1, 2), (1, 1)),
+    normal((2, 5, 3, 2), (2, 3, 2, 4)),
+    (0, 1),
+)
+add(
+    "convolution",
+    "groups",
+    lambda x, w: convolution(x, w, (1,), ((1, 1),), (1,), (2,), 2),
+    normal((3, 5, 4), (2, 2, 6)),
+    (0, 1),
+)
+add(
+    "convolution",
+    "by_channel",
+    lambda x, w: convolution(x, w, (2,), ((1, 1),), (1,), (1,), 3),
+    normal((2, 5, 3), (3, 1, 6)),
+    (0, 1),
+)
+add(
+    "convolution",
+    "complex",
+    lambda x, w: convolution(x, w, (1,), ((0, 0),), (1,), (1,)),
+    complex_numbers(-2, 2, (1, 4, 2), (2, 2, 3)),
     (0, 1),
 )
 ROWS_OF = GatherDimensionNumbers((1,), (0,), (0,))

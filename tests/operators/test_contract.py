@@ -49,7 +49,7 @@ def problems(draw: Any) -> Any:
 
 
 @given(problems(), st.sampled_from(DTYPES))
-@settings(max_examples=40)
+@settings(max_examples=12)
 def test_dot_general(problem: Any, dtype: str) -> None:
     x_shape, y_shape, axes = problem
     x, y = numbers(x_shape, dtype), numbers(y_shape, dtype, 1)
@@ -58,7 +58,7 @@ def test_dot_general(problem: Any, dtype: str) -> None:
 
 
 @given(problems())
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_cotangents(problem: Any) -> None:
     x_shape, y_shape, axes = problem
     x, y = numbers(x_shape), numbers(y_shape, seed=1)
@@ -69,7 +69,7 @@ def test_cotangents(problem: Any) -> None:
 
 
 @given(problems(), st.sampled_from([(0, 0), (0, None), (None, 0)]))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_batches(problem: Any, in_axes: Any) -> None:
     x_shape, y_shape, axes = problem
     x, y = (

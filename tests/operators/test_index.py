@@ -59,7 +59,7 @@ def inside(problem: Any) -> Any:
 
 
 @given(problems(), st.sampled_from(["clip", "fill"]))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_gather(problem: Any, mode: str) -> None:
     shape, indices, sizes, numbers = problem
     x = floats(shape)
@@ -69,7 +69,7 @@ def test_gather(problem: Any, mode: str) -> None:
 
 
 @given(problems(), st.sampled_from(MODES))
-@settings(max_examples=40)
+@settings(max_examples=12)
 def test_gather_lowers_to_its_values(problem: Any, mode: str) -> None:
     shape, indices, sizes, numbers = problem
     x = floats(shape)
@@ -83,7 +83,7 @@ def test_gather_lowers_to_its_values(problem: Any, mode: str) -> None:
 
 
 @given(problems(), st.sampled_from(["clip", "fill"]), st.sampled_from(KINDS))
-@settings(max_examples=40)
+@settings(max_examples=12)
 def test_scatter(problem: Any, mode: str, kind: str) -> None:
     shape, indices, sizes, numbers = problem
     x = floats(shape)
@@ -95,7 +95,7 @@ def test_scatter(problem: Any, mode: str, kind: str) -> None:
 
 
 @given(problems(), st.sampled_from(["clip", "fill"]))
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_gather_derivatives(problem: Any, mode: str) -> None:
     shape, indices, sizes, numbers = problem
     x = floats(shape)
@@ -110,7 +110,7 @@ def test_gather_derivatives(problem: Any, mode: str) -> None:
 
 
 @given(problems(), st.sampled_from(["clip", "fill"]), st.sampled_from(KINDS))
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_scatter_derivatives(problem: Any, mode: str, kind: str) -> None:
     # JAX's tangents of minima are NaN for windows that it moved inside.
     extremal = kind in ("scatter_min", "scatter_max")
@@ -149,7 +149,7 @@ FLAGS = [f for f in itertools.product((0, None), repeat=3) if f != (None, None, 
 
 
 @given(problems(), st.sampled_from(FLAGS), st.sampled_from(["clip", "fill"]))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_batches(problem: Any, flags: Any, mode: str) -> None:
     shape, indices, sizes, numbers = problem
     many = np.stack([indices, np.flip(indices)]) if flags[1] == 0 else indices
