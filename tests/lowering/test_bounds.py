@@ -25,7 +25,7 @@ from stax.runtime import compiler
 from stax.runtime.engine import target
 from tests.lowering import kernels
 from tests.lowering.examples import EXAMPLES, graph_of
-from tests.lowering.kernel_runs import check
+from tests.lowering.kernel_runs import check, compiled, guarded_copy, run
 from tests.lowering.kernel_sizes import assert_sizes_agree
 from tests.lowering.kernels import Case
 from tests.programs import programs
@@ -121,7 +121,11 @@ def test_a_wrong_index_of_scratch() -> None:
     execute(checked.kernel, found, case.extents)
     assert {site.buffer for site in sites} >= scratch
     assert scratch and found[-1][0]
-    check(checked, target(), tolerance=1e-6)
+    # What the shifted stores leave unwritten is any number: of the rest nothing else is compared.
+    outer, native = guarded_copy(checked.arrays)
+    run(compiled(checked, target()), checked, native)
+    np.testing.assert_array_equal(native[-1], found[-1])
+    assert all((x[:128] == 0xA5).all() and (x[-128:] == 0xA5).all() for x in outer)
 
 
 def test_a_wrong_gather(checks: Any, monkeypatch: Any) -> None:
