@@ -185,19 +185,22 @@ class _Loop:
     def _take_sums(self) -> None:
         """Take sums of products out of the carry."""
         uses = self.body.uses()
+        # Found once: of a sum that is taken out nothing else depends.
+        moving = self._dependents(self._carried())
+        varying = self._dependents([*self.xs, *self._carried()])
         for k in list(self.kept):
             x, out = self.carry[k], self.new[k]
             if uses[x] != 1 or uses[out] != 1 or not _is_add(out) or x not in out.inputs:
                 continue
             (other,) = [y for y in out.inputs if y is not x]
-            terms = self._terms(other)
+            terms = self._terms(other, varying, moving)
             if terms is not None:
                 names = ", ".join(dict.fromkeys(term.node.op.name for term in terms))
                 what = f"sum of {names} over {self.length} steps at once, after the loop"
                 decided(what, terms[0].node.source)
                 self._leave(k, self._sum(self.outer[x], terms))
 
-    def _terms(self, node: Node) -> list[_Term] | None:
+    def _terms(self, node: Node, varying: set[Node], moving: set[Node]) -> list[_Term] | None:
         """Return a value as a sum of products whose factors are kept for all steps, or None."""
         pending: list[tuple[Node, tuple[Node, ...]]] = [(node, ())]
         found, stacked = list[_Term](), list[Node]()
@@ -218,14 +221,13 @@ class _Loop:
                     else:
                         few = sum(_nbytes(y.type) for y in factors) * self.length > SMALL
                     room -= sum(_nbytes(y.type) for y in factors) * self.length
-                    if few or room < 0 or not self._varies(x.inputs):
+                    if few or room < 0 or not varying.issuperset(x.inputs):
                         return None
                     stacked += factors
                 case _:
                     return None
         if self.length < FEW_STEPS:
             return None
-        moving = self._dependents(self._carried())
         for x in stacked:
             if x in moving:
                 self.stacked.append(x)
@@ -233,10 +235,6 @@ class _Loop:
                 self.factors[x] = self._all_steps(x, True)
         self.room, self.stacked = room, list(dict.fromkeys(self.stacked))
         return found
-
-    def _varies(self, nodes: Sequence[Node]) -> bool:
-        varying = self._dependents([*self.xs, *self._carried()])
-        return all(x in varying for x in nodes)
 
     def _sum(self, start: Any, terms: Sequence[_Term]) -> Callable[[dict[Node, Any]], Any]:
         def result(values: dict[Node, Any]) -> Any:

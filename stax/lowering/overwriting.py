@@ -21,36 +21,39 @@ class _Access(NamedTuple):
     loops: tuple[ir.For, ...]
 
 
-def may_overwrite(kernel: ir.Kernel, old: str, new: str) -> bool:
-    """Say whether buffer `new`, which `kernel` writes, may be the memory of `old`, which it reads.
+class Accesses:
+    """Where a kernel reads and writes its buffers, found in one walk."""
 
-    The kernel has to write each element once, as one that is built `once` does.
-    """
-    buffers = {buffer.name: buffer for buffer in kernel.params}
-    if old in kernel.outputs or new not in kernel.outputs or old not in buffers:
-        return False
-    before, after = buffers[old], buffers[new]
-    if not all(isinstance(n, int) for n in after.shape):
-        return False
-    if (before.dtype, before.shape) != (after.dtype, after.shape):
-        return False
-    loads, stores = _accesses(kernel, old, new)
-    if len(stores) != 1 or not loads:
-        return False
-    return all(_is_over(load, stores[0]) for load in loads)
+    def __init__(self, kernel: ir.Kernel) -> None:
+        self.kernel = kernel
+        self.buffers = {buffer.name: buffer for buffer in kernel.params}
+        self.loads: dict[str, list[_Access]] = {}
+        self.stores: dict[str, list[_Access]] = {}
+        for number, (stmt, loops) in enumerate(_statements(kernel.body, ())):
+            # Of a loop that is the extent alone; what is in it comes by itself.
+            for node in ir.walk(stmt.extent if isinstance(stmt, ir.For) else stmt):
+                if isinstance(node, ir.Load):
+                    access = _Access(number, node.index, loops)
+                    self.loads.setdefault(node.buffer.name, []).append(access)
+            if isinstance(stmt, ir.Store):
+                access = _Access(number, stmt.index, loops)
+                self.stores.setdefault(stmt.buffer.name, []).append(access)
 
+    def may_overwrite(self, old: str, new: str) -> bool:
+        """Say whether buffer `new`, which the kernel writes, may be the memory of `old`, which it
+        reads.
 
-def _accesses(kernel: ir.Kernel, old: str, new: str) -> tuple[list[_Access], list[_Access]]:
-    """Return the loads of `old` and the stores of `new`."""
-    loads, stores = [], []
-    for number, (stmt, loops) in enumerate(_statements(kernel.body, ())):
-        # Of a loop that is the extent alone; what is in it comes by itself.
-        for node in ir.walk(stmt.extent if isinstance(stmt, ir.For) else stmt):
-            if isinstance(node, ir.Load) and node.buffer.name == old:
-                loads.append(_Access(number, node.index, loops))
-        if isinstance(stmt, ir.Store) and stmt.buffer.name == new:
-            stores.append(_Access(number, stmt.index, loops))
-    return loads, stores
+        The kernel has to write each element once, as one that is built `once` does.
+        """
+        outputs = self.kernel.outputs
+        if old in outputs or new not in outputs or old not in self.buffers:
+            return False
+        before, after = self.buffers[old], self.buffers[new]
+        is_static = all(isinstance(n, int) for n in after.shape)
+        if not is_static or (before.dtype, before.shape) != (after.dtype, after.shape):
+            return False
+        loads, stores = self.loads.get(old, []), self.stores.get(new, [])
+        return len(stores) == 1 and bool(loads) and all(_is_over(x, stores[0]) for x in loads)
 
 
 def _statements(

@@ -29,7 +29,7 @@ from stax.lowering.lane_step import LaneStep, lane_step
 from stax.lowering.lapack import LapackStep
 from stax.lowering.library import LibraryStep, library_steps, results_read
 from stax.lowering.loops import ControlStep, carried_inputs, control_step
-from stax.lowering.overwriting import may_overwrite
+from stax.lowering.overwriting import Accesses
 from stax.lowering.prepare import prepare
 from stax.lowering.schedule import Schedule, schedule
 from stax.lowering.sorting import SortStep
@@ -344,11 +344,12 @@ def _overwriting(
     kernel = step.built.kernel
     if step.once is None:
         return step
+    accesses = Accesses(kernel)
     pairs: list[tuple[str, str]] = []
     for new, result in zip(kernel.params, values, strict=True):
         for old, operand, is_last in zip(kernel.params, values, dying, strict=True):
             is_taken = any(old.name == name for name, _ in pairs) or values.count(operand) > 1
-            may = is_last and not is_taken and may_overwrite(kernel, old.name, new.name)
+            may = is_last and not is_taken and accesses.may_overwrite(old.name, new.name)
             if may and give(operand, result):
                 pairs.append((old.name, new.name))
                 break

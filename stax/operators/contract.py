@@ -37,8 +37,35 @@ class _Free(NamedTuple):
     rhs: Axes
 
 
+class BilinearOp(Op):
+    """Base of ops of two operands that are linear in each of them, as products are."""
+
+    def jvp(self, out: Proxy, primals: Sequence[Proxy], tangents: Sequence[Proxy | None]) -> Any:
+        (x, y), (x_dot, y_dot) = primals, tangents
+        left = None if x_dot is None else bind(self, x_dot, y)
+        right = None if y_dot is None else bind(self, x, y_dot)
+        if left is None or right is None:
+            return right if left is None else left
+        return add(left, right)
+
+    def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
+        x, y = inputs
+        return (
+            self.pull_lhs(ct, x.type, y) if isinstance(x, Linear) else None,
+            self.pull_rhs(ct, x, y.type) if isinstance(y, Linear) else None,
+        )
+
+    def pull_lhs(self, ct: Any, x: ArrayType, y: Any) -> Any:
+        """Return the cotangent of the first operand, of type `x`."""
+        raise self._missing("transpose")
+
+    def pull_rhs(self, ct: Any, x: Any, y: ArrayType) -> Any:
+        """Return the cotangent of the second operand, of type `y`."""
+        raise self._missing("transpose")
+
+
 @dataclass(frozen=True, eq=False)
-class DotGeneral(Op):
+class DotGeneral(BilinearOp):
     """Multiply and sum over `contract` axes, pairing `batch` axes; each is (lhs axes, rhs axes).
 
     `dtype` is that of the result, or None for that of the operands; `precision` is a wish that
@@ -121,20 +148,11 @@ class DotGeneral(Op):
         kinds = [ArrayType(d, ()) for d in (lhs, rhs, self.dtype or lhs)]
         return accumulator(promote(*kinds)[0])
 
-    def jvp(self, out: Proxy, primals: Sequence[Proxy], tangents: Sequence[Proxy | None]) -> Any:
-        (x, y), (tx, ty) = primals, tangents
-        left = None if tx is None else bind(self, tx, y)
-        right = None if ty is None else bind(self, x, ty)
-        if left is None or right is None:
-            return right if left is None else left
-        return add(left, right)
+    def pull_lhs(self, ct: Any, x: ArrayType, y: Any) -> Any:
+        return self._pull(ct, x, y, 0)
 
-    def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
-        x, y = inputs
-        return (
-            self._pull(ct, x.type, y, 0) if isinstance(x, Linear) else None,
-            self._pull(ct, y.type, x, 1) if isinstance(y, Linear) else None,
-        )
+    def pull_rhs(self, ct: Any, x: Any, y: ArrayType) -> Any:
+        return self._pull(ct, y, x, 1)
 
     def _pull(self, ct: Proxy, x: ArrayType, y: Proxy, side: int) -> Any:
         """Return the cotangent of operand number `side`, of type `x`; `y` is the other operand.

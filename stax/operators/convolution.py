@@ -24,8 +24,8 @@ import numpy as np
 from stax import types
 from stax.errors import DTypeError, ShapeError
 from stax.extent import Dimension
-from stax.op import Batch, Linear, Op
-from stax.operators.elementwise import add
+from stax.op import Batch
+from stax.operators.contract import BilinearOp
 from stax.operators.reshape import reshape, rev
 from stax.operators.shape import Pad, transpose
 from stax.trace import Proxy, bind, type_of
@@ -36,7 +36,7 @@ Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Convolution(Op):
+class Convolution(BilinearOp):
     """Sum products of windows of the first operand with the second; see the module.
 
     `padding` is (low, high) for each spatial axis, negative where it cuts away; `spread` and
@@ -134,22 +134,7 @@ class Convolution(Op):
             out = np.matmul(columns, kernel.transpose(1, 0, 2))
             return out.transpose(1, 0, 2).reshape(shape).astype(self.dtype or x.dtype, copy=False)
 
-    def jvp(self, out: Proxy, primals: Sequence[Proxy], tangents: Sequence[Proxy | None]) -> Any:
-        (x, w), (x_dot, w_dot) = primals, tangents
-        left = None if x_dot is None else bind(self, x_dot, w)
-        right = None if w_dot is None else bind(self, x, w_dot)
-        if left is None or right is None:
-            return right if left is None else left
-        return add(left, right)
-
-    def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
-        x, w = inputs
-        return (
-            self._pull_x(ct, x.type, w) if isinstance(x, Linear) else None,
-            self._pull_w(ct, x, w.type) if isinstance(w, Linear) else None,
-        )
-
-    def _pull_x(self, ct: Any, x: ArrayType, w: Any) -> Any:
+    def pull_lhs(self, ct: Any, x: ArrayType, w: Any) -> Any:
         """Return the cotangent of `x`: that of the result, spread by the strides, convolved with
         the kernel turned round, channels and filters having changed places."""
         spatial = tuple(range(len(self.strides)))
@@ -169,7 +154,7 @@ class Convolution(Op):
         )  # fmt: skip
         return bind(op, ct, turned)
 
-    def _pull_w(self, ct: Any, x: Any, w: ArrayType) -> Any:
+    def pull_rhs(self, ct: Any, x: Any, w: ArrayType) -> Any:
         """Return the cotangent of the kernel: windows of `x` as far apart as its elements are,
         each multiplied with the whole cotangent and summed over examples."""
         rank = len(self.strides)
