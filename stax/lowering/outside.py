@@ -115,7 +115,7 @@ class _Loop:
         self.kept: list[int] = list(range(op.carry))
         self.results: dict[int, Callable[[dict[Node, Any]], Any]] = {}
         self.stacked: list[Node] = []  # factors of sums that the loop returns for all steps
-        self.factors: dict[Node, Any] = {}  # those that are computed outside
+        self.apart: list[Node] = []  # those that are computed outside
         self.room = max(ALLOWED, SHARE * sum(_nbytes(x.type) for x in values))
 
     def run(self) -> tuple[Any, ...]:
@@ -128,12 +128,14 @@ class _Loop:
         products = self._products(varying, moving) if self.length >= FEW_STEPS else []
         fixed = self._fixed(varying, set(products))
         before = self._before(fixed)
-        at_once = {node: self._product(node, varying) for node in products}
+        operands = self._all_steps([x for node in products for x in node.inputs])
+        at_once = {node: self._product(node, varying, operands) for node in products}
+        factors = self._all_steps(self.apart)
         for node in products:
             decided(f"{node.op.name} of {self.length} steps at once, before the loop", node.source)
         for node in fixed:
             decided(f"{node.op.name} once, before the loop: every step has the same", node.source)
-        return self._record(before, at_once)
+        return self._record(before, at_once, factors)
 
     def _carried(self) -> list[Node]:
         return [self.carry[k] for k in self.kept]
@@ -232,7 +234,7 @@ class _Loop:
             if x in moving:
                 self.stacked.append(x)
             else:
-                self.factors[x] = self._all_steps(x, True)
+                self.apart.append(x)
         self.room, self.stacked = room, list(dict.fromkeys(self.stacked))
         return found
 
@@ -291,21 +293,21 @@ class _Loop:
         values = inline(once, [self.outer[x] for x in self.consts])
         return dict(zip(fixed, values, strict=True))
 
-    def _all_steps(self, node: Node, varies: bool) -> Any:
-        """Record a value that depends on no carry, for all steps if it `varies` between them."""
+    def _all_steps(self, nodes: Sequence[Node]) -> dict[Node, Any]:
+        """Record values that depend on no carry, for all steps if they vary between them."""
+        wanted = list(dict.fromkeys(nodes))
         inputs = [*self.consts, *self.xs]
-        part = Graph(f"{self.body.name}_steps", inputs, live(self.body.nodes, [node]), [node])
-        if varies:
-            flags = [False] * len(self.consts) + [True] * len(self.xs)
-            part, _ = batch(part, Batch(self.length), flags)
-        (value,) = inline(part, [self.outer[x] for x in inputs])
-        return value
+        part = Graph(f"{self.body.name}_steps", inputs, live(self.body.nodes, wanted), wanted)
+        flags = [False] * len(self.consts) + [True] * len(self.xs)
+        mapped, _ = batch(part, Batch(self.length), flags)
+        values = inline(mapped, [self.outer[x] for x in inputs])
+        return dict(zip(wanted, values, strict=True))
 
-    def _product(self, node: Node, varying: set[Node]) -> Any:
-        """Record a product for all steps."""
+    def _product(self, node: Node, varying: set[Node], known: dict[Node, Any]) -> Any:
+        """Record a product for all steps, of operands that are known for them."""
         assert isinstance(node.op, DotGeneral)
         side = 0 if node.inputs[0] in varying else 1
-        operands = [self._all_steps(x, x in varying) for x in node.inputs]
+        operands = [known[x] for x in node.inputs]
         axes = list(node.op.contracting)
         axes[side] = tuple(a + 1 for a in axes[side])
         if side == 1:
@@ -318,7 +320,9 @@ class _Loop:
 
     # --- the loop that is left ---
 
-    def _record(self, before: dict[Node, Any], at_once: dict[Node, Any]) -> tuple[Any, ...]:
+    def _record(
+        self, before: dict[Node, Any], at_once: dict[Node, Any], apart: dict[Node, Any]
+    ) -> tuple[Any, ...]:
         ys = self._wanted_ys()
         factors = [x for x in self.stacked if x not in self.xs]
         outputs = [*(self.ys[j] for j in ys), *factors]
@@ -333,7 +337,7 @@ class _Loop:
         loop = (body, given[0], given[1], given[2], self.length, self.op.reverse)
         found = list(scan(*loop)) if returned else []
         moved, elements, stacks = sections(found, len(carry), len(ys))
-        values = {x: self.outer[x] for x in self.xs} | self.factors
+        values = {x: self.outer[x] for x in self.xs} | apart
         values |= zip(factors, stacks, strict=True)
         results: dict[int, Any] = dict(zip(self.kept, moved, strict=True))
         results |= {len(self.carry) + j: x for j, x in zip(ys, elements, strict=True)}

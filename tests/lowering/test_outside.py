@@ -12,16 +12,18 @@ import stax.numpy as snp
 from stax import lax
 from stax.control import Scan
 from stax.graph import Graph
+from stax.interpreters.batch import batch
 from stax.interpreters.evaluate import evaluate
+from stax.lowering import outside
 from stax.lowering.outside import work_outside
 
 Function = Callable[..., Any]
-rng = np.random.default_rng(0)
 T, B, K, M = 6, 4, 16, 8
 
 
 def values(*shape: int) -> np.ndarray:
-    return rng.normal(size=shape).astype(np.float32)
+    # Of a shape always the same, whichever tests ran before.
+    return np.random.default_rng(shape).normal(size=shape).astype(np.float32)
 
 
 W, U, XS, H = values(M, M), values(K, M), values(T, B, K), values(B, M)
@@ -194,3 +196,32 @@ def test_lengths_that_a_loop_finds_have_names_of_their_own() -> None:
         return stax.vjp(run, x)[1](ct)[0]
 
     rewritten(lambda x, c: pull(x, c) + lax.fori_loop(0, 4, lambda i, c: pull(x, c), c), H, H)
+
+
+@pytest.mark.parametrize("of", [lambda f: f, stax.grad])
+def test_work_grows_linearly(of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of all steps are recorded together, however many products there are."""
+    mapped: list[int] = []
+
+    def counting(graph: Any, *rest: Any) -> Any:
+        mapped.append(len(graph.nodes))
+        return batch(graph, *rest)
+
+    monkeypatch.setattr(outside, "batch", counting)
+
+    def nodes(count: int) -> int:
+        def f(weights: Any, xs: Any) -> Any:
+            def step(total: Any, h: Any) -> Any:
+                for w in weights:
+                    h = snp.tanh(h @ w)
+                return total + h.sum(), None
+
+            return lax.scan(step, 0.0, xs)[0]
+
+        weights = [np.full((16, 16), k + 1.0, np.float32) for k in range(count)]
+        graph = stax.make_graph(of(f))(weights, np.ones((8, 16, 16), np.float32))
+        mapped.clear()
+        outside.work_outside(graph)
+        return sum(mapped)
+
+    assert 0 < nodes(40) <= 5 * nodes(10)
