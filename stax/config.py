@@ -21,19 +21,44 @@ from typing import Any
 
 from stax.errors import ArgumentValueError, UnsupportedError
 
-
-def _flag(name: str, default: bool = False) -> bool:
-    return os.environ.get(name, str(int(default))).lower() in ("1", "true", "yes", "on")
+__version__ = "0.1.0"
 
 
-def _choice(name: str, choices: tuple[str, ...]) -> str:
+_FLAGS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+
+
+def _refused(name: str, value: str, advice: str) -> ArgumentValueError:
+    return ArgumentValueError(
+        f"the environment variable {name} cannot be {value!r}.", advice=advice
+    )
+
+
+def flag(name: str, default: bool = False) -> bool:
+    """Return what an environment variable says, if it says anything: 1 or 0, or words for it."""
+    value = os.environ.get(name, "").lower()
+    if value and value not in _FLAGS:
+        raise _refused(name, value, f"It is one of {', '.join(_FLAGS)}.")
+    return _FLAGS.get(value, default)
+
+
+def choice(name: str, choices: tuple[str, ...]) -> str:
+    """Return which of `choices` an environment variable names, the first if none."""
     value = os.environ.get(name, "").lower() or choices[0]
     if value not in choices:
-        raise ArgumentValueError(
-            f"the environment variable {name} cannot be {value!r}.",
-            advice=f"It is one of {', '.join(choices)}.",
-        )
+        raise _refused(name, value, f"It is one of {', '.join(choices)}.")
     return value
+
+
+def integer(name: str, default: int) -> int:
+    """Return the number that an environment variable is, `default` if it is none."""
+    value = os.environ.get(name, "") or str(default)
+    try:
+        return int(value)
+    except ValueError:
+        raise _refused(name, value, "It is an integer.") from None
 
 
 # Settings of JAX that have one value here; another one is refused.
@@ -52,10 +77,8 @@ FIXED: dict[str, Any] = {
 # Settings of JAX that change no result; any value is accepted and remembered.
 IGNORED: dict[str, Any] = {
     "check_tracer_leaks": True,
-    "compilation_cache_dir": None,
     "cpu_enable_async_dispatch": False,
     "enable_checks": False,
-    "enable_compilation_cache": True,
     "explain_cache_misses": False,
     "log_compiles": False,
     "persistent_cache_min_compile_time_secs": 0.0,
@@ -67,6 +90,7 @@ IGNORED: dict[str, Any] = {
 CHECKS = ("none", "bounds")
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "check": CHECKS,
+    "enable_compilation_cache": (True, False),
     "enable_x64": (True, False),
     "disable_jit": (True, False),
     "debug_nans": (True, False),
@@ -188,16 +212,21 @@ def _setting(name: str) -> property:
 
 
 config = Config(
-    enable_x64=_flag("STAX_ENABLE_X64"),
-    disable_jit=_flag("STAX_DISABLE_JIT"),
-    debug_nans=_flag("STAX_DEBUG_NANS"),
-    debug_infs=_flag("STAX_DEBUG_INFS"),
+    enable_x64=flag("STAX_ENABLE_X64"),
+    disable_jit=flag("STAX_DISABLE_JIT"),
+    debug_nans=flag("STAX_DEBUG_NANS"),
+    debug_infs=flag("STAX_DEBUG_INFS"),
     default_matmul_precision=None,
     numpy_dtype_promotion="standard",
-    verify=_flag("STAX_VERIFY"),
-    check=_choice("STAX_CHECK", CHECKS),
-    strict=_flag("STAX_STRICT"),
-    full_traceback=_flag("STAX_FULL_TRACEBACK"),
+    verify=flag("STAX_VERIFY"),
+    check=choice("STAX_CHECK", CHECKS),
+    strict=flag("STAX_STRICT"),
+    full_traceback=flag("STAX_FULL_TRACEBACK"),
+    # Object code on disk: whether it is kept, where (None: among the user's caches), and how many
+    # bytes of it at most (-1: any number).
+    enable_compilation_cache=flag("STAX_ENABLE_COMPILATION_CACHE", True),
+    compilation_cache_dir=os.environ.get("STAX_CACHE_DIR") or None,
+    compilation_cache_max_size=integer("STAX_COMPILATION_CACHE_MAX_SIZE", 1 << 28),
 )
 for _name in config._defaults:
     setattr(Config, _name, _setting(_name))

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from stax.compare.own import NoProgram, own_program
 from stax.compare.programs import PROGRAMS, Program
 from stax.compare.side import Side
 from stax.compare.stax_side import StaxSide
+from stax.config import config
 
 NEEDED = {"jax": "jax", "jaxlib": "jaxlib", "sklearn": "scikit-learn"}
 # For output that is no terminal, which has no width.
@@ -151,12 +151,8 @@ def compare(
         TimeElapsedColumn(),
     )
     progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-    # No compiled code from earlier runs, and the CPU, whatever else there is.
-    with (
-        tempfile.TemporaryDirectory(prefix="stax-compare-") as cache,
-        progress,
-        environment_with(STAX_CACHE_DIR=cache, JAX_PLATFORMS="cpu"),
-    ):
+    # The CPU, whatever else there is.
+    with progress, without_cache(), environment_with(JAX_PLATFORMS="cpu"):
         task = progress.add_task("compare", total=len(programs), name="starting")
         ours, theirs = sides()
         for program in programs:
@@ -164,6 +160,18 @@ def compare(
             rows.append(measure(program, ours, theirs, seconds, third(program)))
             progress.advance(task)
     return rows
+
+
+@contextmanager
+def without_cache() -> Iterator[None]:
+    """Compile all programs anew, for a block: the first call is to show what that takes."""
+    before = config.enable_compilation_cache
+    # For the process: while a setting is overridden for a block, calls do without native entries.
+    config.update("enable_compilation_cache", False)
+    try:
+        yield
+    finally:
+        config.update("enable_compilation_cache", before)
 
 
 @contextmanager

@@ -41,19 +41,14 @@ REASONS: tuple[tuple[str, str], ...] = (
     (
         "there is one device, in one process",
         r"jax\.(NamedSharding|P|Shard|make_mesh|set_mesh|shard_map|smap|pmap|reshard|make_array_\w+"
-        r"|process_\w+|host_\w+|distributed|transfer_guard\w*|array_garbage\w*|thread_guard"
+        r"|host_\w+|distributed|transfer_guard\w*|array_garbage\w*|thread_guard"
         r"|fwd_and_bwd|remove_size\w*|auto_pcast)"
         r"|jax\.lax\.(ragged_all\w+|platform_\w+|psend|precv|pcast|pvary|infeed|outfeed|with_sharding\w+|tpu_\w+"
-        r"|preduced\w*|unreduced\w*|reduced_\w+)"
-        r"|jax\.debug\.(inspect_array_sharding|visualize_\w+)",
+        r"|preduced\w*|unreduced\w*|reduced_\w+)",
     ),
     (
         "mutable arrays: a function is pure",
         r"jax\.(Ref|ref|new_ref|empty_ref|free_ref|freeze|memory)",
-    ),
-    (
-        "a debugger inside of a program: debug.callback calls one of your own",
-        r"jax\.debug\.breakpoint",
     ),
     (
         "settings and internals of JAX or XLA",

@@ -31,11 +31,6 @@ class NoProgram(Exception):
     """A target cannot be compared; the message says why and what to do."""
 
 
-def is_target(name: str) -> bool:
-    """Say whether a name on the command line means a function in a file."""
-    return ":" in name or name.endswith(".py")
-
-
 def own_program(target: str, gradient: bool, tolerance: float) -> Program:
     """Return the program that `path/to/file.py:function` names.
 

@@ -11,16 +11,23 @@ import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import llvmlite
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from stax.config import __version__
 from stax.runtime.forking import hold_during_fork
+from stax.runtime.object_cache import digest, object_cache
 from stax.runtime.once import once
 from stax.runtime.portable import is_portable, with_halves
 
+# A number that changes when the same text is compiled otherwise: by other passes or options.
+_EMISSION = 2
+# Versions of LLVM whose options are known: it ends the process at one that it does not know.
+_LLVM_KNOWN = range(20, 23)
 _VECTOR_FEATURES = (("avx512f", 64), ("avx2", 32), ("avx", 32))
 _VECTOR_BYTES_VARIABLE = "STAX_VECTOR_BYTES"
 
@@ -97,6 +104,23 @@ def _target_machine(opt: int) -> llvm.TargetMachine:
     )
 
 
+@contextlib.contextmanager
+def _as_written() -> Iterator[None]:
+    """Leave the arithmetic of addresses as it is, since emitters write it as it should be.
+
+    LLVM's pass for it takes a fifth of the time that code generation does.  There is one option for
+    the whole process, so it is given back; code that another thread generates meanwhile is right.
+    """
+    if llvm.llvm_version_info[0] not in _LLVM_KNOWN:
+        yield
+        return
+    llvm.set_option("stax", "-disable-lsr=true")
+    try:
+        yield
+    finally:
+        llvm.set_option("stax", "-disable-lsr=false")
+
+
 class _Engine:
     """The process-wide compiler and linker. A lock guards the target machine, which is not shared
     safely between threads."""
@@ -116,14 +140,16 @@ class _Engine:
         with self._lock:
             module = llvm.parse_assembly(_complete(text))
             self._run_passes(module, text)
-            code: bytes = self._machines[optimize].emit_object(module)
+            with _as_written() if optimize else contextlib.nullcontext():
+                code: bytes = self._machines[optimize].emit_object(module)
             return code
 
     def assembly(self, text: str) -> str:
         with self._lock:
             module = llvm.parse_assembly(text)
             self._run_passes(module, text)
-            listing: str = self._machines[True].emit_assembly(module)
+            with _as_written():
+                listing: str = self._machines[True].emit_assembly(module)
             return listing
 
     def _run_passes(self, module: llvm.ModuleRef, text: str) -> None:
@@ -176,17 +202,29 @@ class CompiledModule:
         return self
 
 
-def emit_object(text: str, *, optimize: bool = True) -> bytes:
+@once
+def dependences() -> str:
+    """What object code depends on beside the text."""
+    versions = (__version__, llvmlite.__version__, llvm.llvm_version_info)
+    return f"{versions} {_EMISSION} {target()}"
+
+
+def emit_object(text: str, *, optimize: bool = True, is_kept: bool = True) -> bytes:
     """Compile LLVM IR text to relocatable object code. Raises RuntimeError on malformed text.
+
+    It is kept on disk, and looked for there, unless somebody else sees to that.
 
     Without `optimize` code is generated about eight times sooner, and runs slower: for code that
     runs rarely or only calls other code.
     """
-    load, store = _cache
-    code = load(text, optimize)
+    cache = object_cache() if is_kept else None
+    if cache is None:
+        return _engine().emit(text, optimize)
+    name = digest(dependences(), f"optimize {optimize}", text)
+    code = cache.load(name)
     if code is None:
         code = _engine().emit(text, optimize)
-        store(text, optimize, code)
+        cache.store(name, code)
     return code
 
 
@@ -203,23 +241,3 @@ def load_object(object_code: bytes, names: Iterable[str]) -> CompiledModule:
 def compile_module(text: str, names: Iterable[str], *, optimize: bool = True) -> CompiledModule:
     """Compile LLVM IR text and link it; `names` are the symbols whose addresses are wanted."""
     return load_object(emit_object(text, optimize=optimize), names)
-
-
-def _load_nothing(text: str, optimize: bool) -> bytes | None:
-    return None
-
-
-def _store_nothing(text: str, optimize: bool, object_code: bytes) -> None:
-    return None
-
-
-Load = Callable[[str, bool], bytes | None]
-Store = Callable[[str, bool, bytes], None]
-_cache: tuple[Load, Store] = (_load_nothing, _store_nothing)
-
-
-def use_cache(load: Load, store: Store) -> None:
-    """Consult a cache of object code, keyed by IR text and `optimize`. The cache adds `target()`
-    and LLVM's version to its key itself."""
-    global _cache
-    _cache = (load, store)

@@ -103,14 +103,3 @@ except ValueError as error:
     print(error)
 """
     assert "must be 16, 32 or 64" in run_script(source, STAX_VECTOR_BYTES="12")
-
-
-def test_cache_is_asked_first() -> None:
-    stored: dict[tuple[str, bool], bytes] = {}
-    engine.use_cache(lambda t, o: stored.get((t, o)), lambda t, o, c: stored.update({(t, o): c}))
-    try:
-        code = engine.emit_object(ADD)
-        stored[ADD, True] = code + b""
-        assert engine.emit_object(ADD) is stored[ADD, True]
-    finally:
-        engine.use_cache(lambda text, optimize: None, lambda text, optimize, code: None)
