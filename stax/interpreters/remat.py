@@ -24,17 +24,17 @@ all that is pure may be (`Prices.dear`).
 
 from __future__ import annotations
 
-import functools
-import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from stax.extensions import extension
 from stax.extent import Extent
 from stax.graph import ArrayConstant, Constant, Graph, Input, Length, Node, Project, live, multiple
 from stax.interpreters.interpret import attributed
@@ -323,11 +323,6 @@ def _candidates(
     return {n: found[n] for n in (*graph.inputs, *graph.nodes) if n in found}
 
 
-@functools.cache
-def _library(name: str) -> Any:
-    return importlib.import_module(name)  # at the first cut: it takes a while
-
-
 _UNBOUNDED = (1 << 31) - 1
 _LARGEST_SUM = 1 << 30
 
@@ -366,16 +361,29 @@ class _Network:
         """Return which vertices are on the sink's side of the minimum cut nearest to the sink."""
         tails, heads = np.asarray([*self.edges] or np.empty((0, 2)), np.int32).T
         size = self.sink + 1
-        solver = _library("scipy.sparse.csgraph")
-        capacity = _library("scipy.sparse").csr_matrix(
+        # Imported at the first cut: it takes a while, and without the package around it far less.
+        solver, sparse = extension("sparse.csgraph._flow"), import_module("scipy.sparse")
+        capacity = sparse.csr_matrix(
             (scaled([*self.edges.values()]), (tails, heads)), shape=(size, size), dtype=np.int32
         )
         flow = solver.maximum_flow(capacity, self.source, self.sink, method="dinic").flow
         left = (capacity - flow).T.tocsr()
         left.eliminate_zeros()
-        found = np.zeros(size, bool)
-        found[solver.breadth_first_order(left, self.sink, return_predecessors=False)] = True
-        return found
+        return _reached(left, self.sink)
+
+
+def _reached(graph: Any, start: int) -> np.ndarray:
+    """Return which vertices a path leads to from `start`; `graph` is a sparse matrix of rows."""
+    begins, heads = graph.indptr.tolist(), graph.indices.tolist()
+    found = [False] * graph.shape[0]
+    found[start], pending = True, [start]
+    while pending:
+        vertex = pending.pop()
+        for head in heads[begins[vertex] : begins[vertex + 1]]:
+            if not found[head]:
+                found[head] = True
+                pending.append(head)
+    return np.asarray(found)
 
 
 def scaled(capacities: Sequence[float]) -> np.ndarray:

@@ -19,6 +19,7 @@ from typing import Any
 from stax.control import Scan
 from stax.graph import Constant, Graph, Input, Node
 from stax.interpreters.interpret import attributed
+from stax.lowering.gemm import Laid
 from stax.lowering.split import Copy
 from stax.op import Op, has_rule
 from stax.operators.broadcast import Broadcast, Reduction
@@ -179,6 +180,8 @@ class _Rows:
                 return config[0] == (0, 0, 0) and inputs[1] not in self.cut
             case Slice(starts, limits, strides):
                 return (starts[0], limits[0], strides[0]) == (0, self.total, 1)
+            case Laid(order=order) if order[0] != 0:
+                return False
             case DotGeneral(batching=batching):
                 if all(flags):
                     return bool(batching[0]) and (batching[0][0], batching[1][0]) == (0, 0)

@@ -6,14 +6,15 @@ driver is two functions: the steps, and around them one that gives the memory ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from stax.errors import InternalError
 from stax.graph import Node
 from stax.lowering import loop_ir as ir
+from stax.lowering.alike import table_of
 from stax.lowering.bounds import RECORD
 from stax.lowering.build import BuiltKernel
-from stax.lowering.element import ALIGNMENT, SYMBOL_PREFIX, length_of
+from stax.lowering.element import ALIGNMENT, SYMBOL_PREFIX, THREADS, length_of, runs_alone
 from stax.lowering.host import HostStep
 from stax.lowering.program import STACK_ARENA, KernelStep, Place, Program, Step
 from stax.lowering.vector_math.external import POINTER, REPORTING, SLOT_PREFIX
@@ -32,8 +33,10 @@ class DriverWriter:
         name: str = "program",
         host_numbers: Mapping[HostStep, int] | None = None,
         has_checks: bool = False,
+        tables: Collection[str] = (),
     ) -> None:
         self.name = name
+        self.tables = tables  # the kernels that are given a table of numbers
         self.has_checks = has_checks  # of the bounds of what kernels read and write
         self.host_numbers = host_numbers or {}  # of ops in the table of those left to Python
         self.program = program
@@ -131,6 +134,9 @@ class DriverWriter:
             else:
                 at = self.new(f"getelementptr ptr, ptr %{place.kind}s, i64 {place.number}")
                 self.loaded[place] = self.new(f"load ptr, ptr {at}")
+                if place.offset:
+                    start = f"ptr {self.loaded[place]}, i64 {place.offset}"
+                    self.loaded[place] = self.new(f"getelementptr i8, {start}")
         return self.loaded[place]
 
     def table(self, kind: str, values: Sequence[str]) -> str:
@@ -148,6 +154,10 @@ class DriverWriter:
         match e:
             case ir.Const(value, _):
                 return str(int(value))
+            case ir.Var() if e == THREADS:
+                at = f"ptr {self.from_context('threads')}"
+                count = self.new(f"load atomic i32, {at} monotonic, align 4")
+                return self.new(f"sext i32 {count} to i64")
             case ir.Var(name, _):
                 names = (*self.program.symbols, *self.program.opens)
                 position = names.index(name.removeprefix(SYMBOL_PREFIX))
@@ -204,7 +214,9 @@ class DriverWriter:
 
     def _function(self, name: str, linkage: str, lines: Sequence[str], more: str = "") -> str:
         given = f"ptr %context, ptr %inputs, ptr %outputs, ptr %extents{more}"
-        head = f"define {linkage}i32 @{name}({given})"
+        # What runs once is loads, stores and calls in a row, which are not worth LLVM's time.
+        quick = " noinline optnone" if self.name == "program" else ""
+        head = f"define {linkage}i32 @{name}({given}){quick}"
         return f"{head} {self.attributes} {{\n" + "\n".join(lines) + "\n}\n"
 
     def _making_memory(self) -> list[str]:
@@ -259,11 +271,12 @@ class DriverWriter:
 
     def _kernel(self, built: BuiltKernel) -> None:
         kernel = built.kernel
-        buffers = self.kernel_table([self.pointer(n) for n in built.values])
+        numbers = [table_of(kernel.name)] if kernel.name in self.tables else []
+        buffers = self.kernel_table([*(self.pointer(n) for n in built.values), *numbers])
         extents = self.table("i64", [self.number(v) for v in kernel.extents])
         count, n = ir.static(built.extent), self.number(built.extent)
-        is_small = count is not None and count <= built.grain
-        self.run_kernel(kernel, buffers, extents, n, None if is_small else built.grain)
+        alone = count is not None and runs_alone(count, built.grain)
+        self.run_kernel(kernel, buffers, extents, n, None if alone else built.grain)
 
     def kernel_table(self, pointers: Sequence[str]) -> str:
         """Return the address of a table of the buffers of a kernel."""

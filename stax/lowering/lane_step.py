@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stax.control import Scan, While
 from stax.graph import Constant, Node
-from stax.lowering.element import aligned, static_size
+from stax.lowering.element import aligned, runs_alone, static_size
 from stax.lowering.lane_kernel import VECTOR, LaneBuilder, LaneKernel
 from stax.lowering.lanes import Counted, Lanes, counted_of, lanes_of, steps_of
 from stax.types import ArrayType
@@ -96,7 +96,7 @@ class LaneStep:
 
     def _run(self, driver: DriverWriter, buffers: str, extents: str) -> None:
         tasks, grain = self.built.tasks, self.built.grain
-        several = None if tasks <= grain else grain
+        several = None if runs_alone(tasks, grain) else grain
         driver.run_kernel(self.built.kernel, buffers, extents, str(tasks), several)
 
     def _loop(self, driver: DriverWriter, chunk: int) -> None:

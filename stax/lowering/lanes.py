@@ -147,7 +147,9 @@ class _Reads(Folding):
 
 
 def points(extents: Sequence[Any]) -> Iterator[Index]:
-    """Yield the places of a short array, in order."""
+    """Yield the places of an array, in order."""
+    if len(extents) == 1:  # which may be long: product would list it
+        return ((ir.index(i),) for i in range(extents[0]))
     ranges = [range(n) for n in extents]
     return (tuple(map(ir.index, place)) for place in itertools.product(*ranges))
 
@@ -458,7 +460,11 @@ class _Analysis:
             found.setdefault(node, {})[index] = None
         room, self.operations = MOST_OPERATIONS, 0
         for node in reversed(self.op.body.nodes):
-            for index in found.get(node, ()):
+            indices, begun = found.get(node, ()), room
+            for number, index in enumerate(indices):
+                if number == 1 and room < (begun - room) * (len(indices) - 1):
+                    # All elements of a value are as many operations as the first.
+                    raise NotLanes("a step has many operations for each lane")
                 work = work_of(node.op)
                 self.operations += work
                 room -= max(1, work)
@@ -478,14 +484,16 @@ class _Analysis:
         """Values that are computed in the step are read at known places that exist."""
         if isinstance(x.op, Input) and x not in self.carry:
             return
-        if any(isinstance(v, ir.Var) and v.name == _UNKNOWN for v in ir.walk(*place)):
+        if any(v.name == _UNKNOWN for v in _variables(place)):
             raise NotLanes("a step reads its values at places that it computes")
+        if not is_masked:
+            return
         lanes = {lane_var(k) for k in range(len(self.lengths))}
         inside = all(
             (isinstance(i, ir.Var) and i in lanes) or (isinstance(i, ir.Const) and 0 <= i.value < n)
             for i, n in zip(place, x.type.shape, strict=True)
         )
-        if is_masked and not inside:
+        if not inside:
             raise NotLanes("a step shifts what it computes along every axis")
 
     def _is_merged(self, node: Node, index: Index) -> bool:
@@ -509,7 +517,16 @@ def merged_at(index: Index, count: int) -> int | None:
 
 
 def _has_lane(expressions: Sequence[ir.Expr]) -> bool:
-    return any(isinstance(e, ir.Var) and e.name.startswith("lane") for e in ir.walk(*expressions))
+    return any(v.name.startswith("lane") for v in _variables(expressions))
+
+
+def _variables(expressions: Sequence[ir.Expr]) -> Iterator[ir.Var]:
+    """Yield the variables in expressions, most of which are variables and constants."""
+    for e in expressions:
+        if type(e) is ir.Var:
+            yield e
+        elif type(e) is not ir.Const:
+            yield from (v for v in ir.walk(e) if isinstance(v, ir.Var))
 
 
 def _few(indices: Iterator[Index]) -> list[Index]:

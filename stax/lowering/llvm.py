@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math as pymath
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -31,12 +32,14 @@ from stax.lowering.loop_ir import (
     Init,
     Kernel,
     Let,
+    Load,
     Set,
     Stmt,
     Store,
     Update,
     Var,
     static,
+    walk,
 )
 from stax.types import bool_, int64
 
@@ -44,6 +47,10 @@ from stax.types import bool_, int64
 # wait for each other do not set the pace.
 _UNROLL = 4
 _UNROLL_OPERATIONS = 8
+# Vectors from which on it pays to begin at an aligned place, and in loops of unknown length.
+_LONG, _LIKELY = 8, 64
+# Bytes of what does not stay in a cache of one processor, and rows of more than a tile.
+_LARGE, _MANY_ROWS = 1 << 20, 96
 
 
 def emit_kernel(kernel: Kernel, math: MathLibrary, target: Target) -> str:
@@ -64,6 +71,9 @@ class _Emitter(Expressions):
         super().__init__(kernel, math, target)
         self.reductions: dict[str, _Reduction] = {}
         self._facts: dict[int, LoopFacts] = {}
+        # How many vector loops have read a buffer, and the trips of the serial loops that are open.
+        self.reads: Counter[str] = Counter()
+        self.rows = 1
 
     def emit(self) -> str:
         # A dot, which no identifier has, keeps the kernel's names apart from the writer's.
@@ -79,6 +89,9 @@ class _Emitter(Expressions):
             self.env[extent.name] = Value(name, int64, 1, 0)
             self.positions.add(name)
         self.statements(kernel.body)
+        if self.memory.streamed:
+            # Such stores are not ordered among others: they end before the task does.
+            self.w.do("call void @llvm.x86.sse.sfence()")
         self.w.do("ret void")
         header = f"define void @{kernel.name}(ptr %buffers, ptr %extents, i64 %begin, i64 %end)"
         body = "\n".join(["\n".join(block) for block in self.w.text if block])
@@ -87,7 +100,7 @@ class _Emitter(Expressions):
     def facts(self, loop: For) -> LoopFacts:
         known = self._facts.get(id(loop))
         if known is None:
-            known = self._facts[id(loop)] = loop_facts(loop)
+            known = self._facts[id(loop)] = loop_facts(loop, self.facts)
         return known
 
     # Statements
@@ -159,9 +172,43 @@ class _Emitter(Expressions):
         count = static(stmt.extent)
         if count is None:
             raise LoweringError(f"for {stmt.var.name}: an unrolled loop needs a static extent.")
+        if self.stores_turned(stmt, count):
+            return
         for i in range(count):
             self.env[stmt.var.name] = Affine({}, 0, i)
             self.statements(stmt.body)
+
+    def stores_turned(self, stmt: For, count: int) -> bool:
+        """Write an unrolled loop that stores successive elements of a row for each lane.
+
+        Square blocks of them are transposed in registers.  Says whether the loop is one.
+        """
+        *lets, store = stmt.body
+        w, facts = self.w, self.facts(stmt)
+        if not isinstance(store, Store) or store.mask is not None or self.tail == "masked":
+            return False
+        is_alone = all(isinstance(s, Let) for s in lets) and not self.is_in_place(stmt)
+        if w.lanes == 1 or count % w.lanes or not is_alone or facts.loops:
+            return False
+        before, rows = dict(self.env), []
+        for i in range(count):
+            self.env[stmt.var.name] = Affine({}, 0, i)
+            for let in lets:
+                self.env[let.var.name] = self.evaluate(let.value)  # type: ignore[union-attr]
+            flat = self.flat(store.buffer, [self.evaluate(x) for x in store.index])
+            rows.append((flat, self.value(store.value)))
+        first = rows[0][0]
+        is_row = [
+            (f.terms, f.lane, f.const) == (first.terms, first.lane, first.const + i)
+            for i, (f, _) in enumerate(rows)
+        ]
+        if first.is_vector or first.lane in (0, 1, -1) or not all(is_row):
+            self.env = before
+            return False
+        for i in range(0, count, w.lanes):
+            values = [value for _, value in rows[i : i + w.lanes]]
+            self.memory.store_turned(store.buffer, rows[i][0], values)
+        return True
 
     def serial_loop(self, stmt: For) -> None:
         extent = self.value(stmt.extent)
@@ -184,7 +231,11 @@ class _Emitter(Expressions):
             self.env[stmt.var.name] = counter
             self.statements(stmt.body)
 
+        before = self.rows
+        if stmt.kind != "parallel":
+            self.rows *= static(stmt.extent) or _MANY_ROWS
         self.counted(stmt, start, stop, 1, self.facts(stmt).changed(), body)
+        self.rows = before
 
     def counted(
         self,
@@ -328,13 +379,33 @@ class _Emitter(Expressions):
         for name in opened:
             self.env[name] = self.w.splat(self.local(name), lanes)
         self.w.lanes = lanes
+        self.w.trips = -(-int(extent.text) // lanes) if extent.is_constant else _LIKELY
+        repeated = pymath.prod([static(loop.extent) or 1 for loop in facts.loops])
+        self.w.operations = facts.operations * repeated * (_UNROLL if opened else 1)
+        self.memory.ahead, self.memory.is_down = self.wanted_ahead(facts), self.rows > 1
         if extent.is_constant:
             self.static_vectors(stmt, int(extent.text), names)
         else:
             tail: Tail = "masked" if self.is_in_place(stmt) or self.has_masks else "shift"
             self.vectors_between(stmt, integer(0), extent, tail, names)
-        self.w.lanes = 1
+        self.w.lanes, self.memory.ahead = 1, ()
         self.end_reductions(opened)
+
+    def wanted_ahead(self, facts: LoopFacts) -> set[str]:
+        """Name the large buffers of which memory had better be asked for what follows.
+
+        Those that a loop over a row is the second to read: the row is in a cache then, and memory
+        idle.  And those that are read down columns, a few lines of the cache at each row, which no
+        processor foresees.  Not where memory is busy with writing more than is read.
+        """
+        large = {b.name for b in self.kernel.params if _is_large(b)}
+        if 2 * len(large.intersection(self.kernel.outputs)) > len(large):
+            return set()
+        names = large & facts.loads
+        if self.rows > 1:
+            return names if self.rows >= _MANY_ROWS else set()
+        self.reads.update(names)
+        return {name for name in names if self.reads[name] == 2}
 
     def static_vectors(self, stmt: For, count: int, names: list[str]) -> None:
         lanes, done = self.w.lanes, 0
@@ -348,7 +419,41 @@ class _Emitter(Expressions):
         tail: Tail = "none"
         if (count - done) % lanes:
             tail = "masked" if self.is_in_place(stmt) else "shift"
+        before = self.before_a_line(stmt) if tail != "masked" and count >= _LONG * lanes else None
+        if before is not None:
+            start = self.w.binary("sub", integer(0), before)
+            self.vectors_between(stmt, start, integer(count), "both", names)
+            return
         self.vectors_between(stmt, integer(done), integer(count), tail, names)
+
+    def before_a_line(self, stmt: For) -> Value | None:
+        """Give how far the first store past the caches is behind an aligned place, in elements.
+
+        None if there is no such store in a loop that may compute elements twice.
+        """
+        w, places = self.w, {s.var: s.value for s in stmt.body if isinstance(s, Let)}
+        needed: set[Var] = set()
+        stores = (s for s in stmt.body if isinstance(s, Store) and s.mask is None)
+        store = next((s for s in stores if s.buffer.name in self.memory.streamed), None)
+        if store is None or self.reductions or not w.fills_a_register(store.buffer.dtype.itemsize):
+            return None
+        pending = list(store.index)
+        while pending:
+            for node in walk(pending.pop()):
+                if isinstance(node, Load):
+                    return None
+                if isinstance(node, Var) and node in places and node not in needed:
+                    needed.add(node)
+                    pending.append(places[node])
+        before, lanes = dict(self.env), w.lanes
+        w.lanes = 1
+        self.env[stmt.var.name] = Affine({}, 0, 0)
+        for var in [v for v in places if v in needed]:
+            self.env[var.name] = self.evaluate(places[var])
+        flat = self.flat(store.buffer, [self.evaluate(i) for i in store.index])
+        rest = self.memory.behind_a_line(store.buffer, flat)
+        self.env, w.lanes = before, lanes
+        return rest
 
     def vectors_between(
         self, stmt: For, start: Value, stop: Value, tail: Tail, names: list[str]
@@ -369,9 +474,11 @@ class _Emitter(Expressions):
         if tail == "masked":
             left = w.materialize(Affine.of(stop).plus(Affine.of(counter), -1))
             self.live = self.lanes_against("lt", self.extremum("smin", left, integer(lanes)))
-        elif tail == "shift":
+        elif tail in ("shift", "both"):
             last = w.materialize(Affine.of(stop).plus(Affine({}, 0, -lanes)))
             first = self.extremum("smin", counter, last)
+            if tail == "both":
+                first = self.extremum("smax", first, integer(0))
             self.positions.add(first.text)
             if self.reductions:
                 skipped = Affine.of(counter).plus(Affine.of(first), -1)
@@ -424,3 +531,10 @@ def _is_updated_outside(stmt: For, name: str) -> bool:
         if isinstance(node, For) and node.kind != "vector":
             stack += node.body
     return False
+
+
+def _is_large(buffer: Buffer) -> bool:
+    """Say whether a buffer does not fit a cache of one processor."""
+    lengths = [static(extent) for extent in buffer.shape]
+    known = [n for n in lengths if n is not None]
+    return len(known) == len(lengths) and pymath.prod(known) * buffer.dtype.itemsize >= _LARGE

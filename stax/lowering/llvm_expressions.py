@@ -31,7 +31,7 @@ from stax.lowering.loop_ir import (
 )
 from stax.types import int32, int64
 
-Tail = Literal["none", "shift", "masked"]
+Tail = Literal["none", "shift", "both", "masked"]
 # A sum of more terms is computed before it goes on.
 _MOST_TERMS = 12
 _SWAPPED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "eq": "eq", "ne": "ne"}
@@ -64,7 +64,9 @@ class Expressions:
         for a, b in kernel.aliases:
             aliases[a] = aliases.get(a, frozenset()) | {b}
             aliases[b] = aliases.get(b, frozenset()) | {a}
-        self.memory = Memory(self.w, aliases, has_gather=self.has_masks)
+        # Only x86 has vectors of so many bytes; others have no such stores of one register.
+        streamed = kernel.streamed if target.vector_bytes >= 32 else ()
+        self.memory = Memory(self.w, aliases, self.has_masks, streamed)
         self.env: dict[str, Value | Affine] = {}
         self.tail: Tail = "none"
         self.live: Value | None = None
@@ -86,6 +88,9 @@ class Expressions:
         leaf = self.leaf(root)
         if leaf is not None:
             return leaf
+        leaves = [self.leaf(x) for x in _operands(root)]
+        if None not in leaves:
+            return self.combined(root, leaves)  # type: ignore[arg-type]
         done: dict[int, Value | Affine] = {}
         stack: list[Expr] = [root]
         while stack:
@@ -105,13 +110,15 @@ class Expressions:
                 stack += waiting
                 continue
             stack.pop()
-            inputs = [done[id(x)] for x in operands]
-            if isinstance(node, Apply):
-                done[id(node)] = self.apply(node, inputs)
-            else:
-                assert isinstance(node, Load)
-                done[id(node)] = self.load(node, inputs)
+            done[id(node)] = self.combined(node, [done[id(x)] for x in operands])
         return done[id(root)]
+
+    def combined(self, node: Expr, operands: list[Value | Affine]) -> Value | Affine:
+        """Write an operation or a load."""
+        if isinstance(node, Apply):
+            return self.apply(node, operands)
+        assert isinstance(node, Load)
+        return self.load(node, operands)
 
     def leaf(self, node: Expr) -> Value | Affine | None:
         """Give the value of a constant or a variable; None for anything else."""

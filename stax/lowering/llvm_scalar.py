@@ -17,6 +17,7 @@ import numpy as np
 
 from stax.errors import LoweringError
 from stax.lowering import llvm_bits
+from stax.lowering.llvm_division import divide_by_shared, is_shared
 from stax.lowering.llvm_writer import REGISTER, Value, Writer, lane_numbers, vector_type
 from stax.lowering.loop_ir import MATH, identity_value
 from stax.types import SHORT_NAMES, bfloat16, bool_, float16, float32, float64, int32
@@ -71,8 +72,8 @@ def identity(op: str, dtype: DType) -> Value:
 # Intrinsics and rounding
 
 
-def _suffix(x: Value, element: str | None = None) -> str:
-    element = element or REGISTER[x.dtype]
+def _suffix(x: Value) -> str:
+    element = REGISTER[x.dtype]
     short = {"float": "f32", "double": "f64", "half": "f16"}.get(element, element)
     return short if x.lanes == 1 else f"v{x.lanes}{short}"
 
@@ -184,7 +185,8 @@ def _arithmetic(name: str, on_bool: str) -> Callable[[Writer, Value, Value], Val
 def div(w: Writer, x: Value, y: Value) -> Value:
     """Divide; integers toward zero, by 0 giving -1 and of the least number by -1 itself."""
     if is_float(x.dtype):
-        return rounded(w, w.binary("fdiv", x, y), x.dtype)
+        quotient = divide_by_shared(w, x, y) if is_shared(w, x, y) else w.binary("fdiv", x, y)
+        return rounded(w, quotient, x.dtype)
     if not is_signed(x.dtype):
         zero, divisor = _safe_unsigned(w, y)
         return select(w, zero, literal(-1, x.dtype), w.binary("udiv", x, divisor))

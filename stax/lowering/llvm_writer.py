@@ -44,6 +44,8 @@ REGISTER = {
 MEMORY = {**REGISTER, bool_: "i8", float16: "half", bfloat16: "i16"}
 
 _WRAP = 1 << 64
+# As many multiples of one loop counter are counted themselves, rather than computed in each trip.
+_COUNTED_MULTIPLES = 4
 
 
 class Value:
@@ -160,7 +162,7 @@ class Level:
 class Loop:
     """An open loop: where its phis go once the values of the last line are known."""
 
-    __slots__ = ("counter", "entry", "head", "phis", "start", "starts")
+    __slots__ = ("counter", "entry", "head", "multiples", "phis", "start", "starts")
 
     def __init__(self, entry: str, head: list[str], start: Value, starts: list[Value]) -> None:
         self.entry = entry
@@ -168,11 +170,15 @@ class Loop:
         self.start = start
         self.starts = starts
         self.counter = ""
+        self.multiples: dict[int, str] = {}  # of the counter, by factor
         self.phis: list[Value] = []
 
 
 class Writer:
-    """The text of one function as it grows; `lanes` is the width of the open vector loop, or 1."""
+    """The text of one function as it grows; `lanes` is the width of the open vector loop, or 1.
+
+    That loop makes `trips` trips or more, of so many `operations`, repetitions included.
+    """
 
     def __init__(self, vector_bytes: int) -> None:
         self.vector_bytes = vector_bytes
@@ -180,6 +186,9 @@ class Writer:
         self.levels = [Level("entry", [])]
         self.text: list[list[str]] = [self.entry, self.levels[0].lines]
         self.lanes = 1
+        self.trips = 1
+        self.operations = 0
+        self._counting: dict[str, Loop] = {}  # open loops from a constant on, by their counters
         self._names = 0
         self._labels = 0
 
@@ -210,6 +219,10 @@ class Writer:
     @property
     def depth(self) -> int:
         return len(self.levels) - 1
+
+    def fills_a_register(self, size: int) -> bool:
+        """Say whether a vector of elements of `size` bytes is one whole register."""
+        return self.lanes * size == self.vector_bytes
 
     # Lanes
 
@@ -246,7 +259,7 @@ class Writer:
             if coefficient == -1 and total is not None:
                 total = self.binary("sub", total, value)
                 continue
-            term = value if coefficient == 1 else self.binary("mul", value, integer(coefficient))
+            term = value if coefficient == 1 else self._multiple(value, coefficient)
             total = term if total is None else self.binary("add", total, term)
         if total is None:
             total = integer(x.const)
@@ -258,6 +271,19 @@ class Writer:
             numbers = Value(lane_numbers("i64", self.lanes, x.lane), int64, self.lanes, 0)
             total = self.binary("add", self.splat(total, self.lanes), numbers)
         return total
+
+    def _multiple(self, x: Value, factor: int) -> Value:
+        """Multiply; a counter by adding in each trip, which takes one instruction and no wait.
+
+        Twice is part of an address.
+        """
+        loop = self._counting.get(x.text)
+        name = None if loop is None else loop.multiples.get(factor)
+        if name is None:
+            if loop is None or factor == 2 or len(loop.multiples) == _COUNTED_MULTIPLES:
+                return self.binary("mul", x, integer(factor))
+            name = loop.multiples[factor] = self.name()
+        return Value(name, int64, 1, x.level)
 
     # Blocks
 
@@ -284,6 +310,8 @@ class Writer:
         self.levels.append(Level(label, body))
         loop = Loop(entry, head, start, starts)
         loop.counter = self.name()
+        if start.is_constant:
+            self._counting[loop.counter] = loop
         loop.phis = [Value(self.name(), x.dtype, x.lanes, self.depth) for x in starts]
         return loop
 
@@ -293,7 +321,10 @@ class Writer:
         """End a loop; give the final values of its locals as values of the level around it."""
         scope, after, following = self.levels.pop(), self.label(), self.name()
         again, label = self.name(), loop.head[1][:-1]
+        self._counting.pop(loop.counter, None)
+        multiples = {name: (self.name(), k) for k, name in loop.multiples.items()}
         scope.lines += [
+            *(f"  {then} = add i64 {now}, {step * k}" for now, (then, k) in multiples.items()),
             f"  {following} = add i64 {loop.counter}, {step}",
             f"  {again} = icmp slt i64 {following}, {stop.text}",
         ]
@@ -306,6 +337,9 @@ class Writer:
         loop.head.append(
             f"  {loop.counter} = phi i64 [ {loop.start.text}, {entry} ], [ {following}, {back} ]"
         )
+        for now, (then, k) in multiples.items():
+            begin = int(loop.start.text) * k
+            loop.head.append(f"  {now} = phi i64 [ {begin}, {entry} ], [ {then}, {back} ]")
         for phi, first, last in zip(loop.phis, loop.starts, finals, strict=True):
             loop.head.append(
                 f"  {phi.text} = phi {phi.type} [ {first.text}, {entry} ], [ {last.text}, {back} ]"

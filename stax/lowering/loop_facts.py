@@ -6,7 +6,9 @@ updated, by what operation, and whether their value is looked at meanwhile), and
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +22,7 @@ from stax.lowering.loop_ir import (
     For,
     Init,
     Load,
+    Node,
     Set,
     Store,
     Update,
@@ -59,32 +62,57 @@ class LoopFacts:
         return vector_bytes // size
 
 
-def loop_facts(loop: For) -> LoopFacts:
-    """Walk the body of `loop`."""
+def loop_facts(loop: For, facts_of: Callable[[For], LoopFacts]) -> LoopFacts:
+    """Look at the body of `loop`; `facts_of` gives the facts of the loops in it."""
     facts = LoopFacts()
-    for node in walk(*loop.body, *(() if loop.going is None else (loop.going,))):
-        match node:
-            case Apply(name, _, dtype):
-                if dtype != INDEX:
-                    facts.operations += _MATH_COST if name in _MATH else 1
-                    _count(facts, dtype)
-            case Load(buffer):
-                facts.loads.add(buffer.name)
-                _count(facts, buffer.dtype)
-            case Store(buffer):
-                facts.stores.add(buffer.name)
-                _count(facts, buffer.dtype)
-            case Var(name):
-                facts.reads.add(name)
-            case Set(var):
-                facts.sets[var.name] = None
-            case Update(op, var):
-                facts.updates.setdefault(var.name, set()).add(op)
-            case Init(var):
-                facts.begun.add(var.name)
-            case For():
-                facts.loops.append(node)
+    for is_loop, statements in itertools.groupby(loop.body, lambda stmt: type(stmt) is For):
+        if is_loop:
+            for stmt in statements:
+                _add_loop(facts, stmt, facts_of(stmt))  # type: ignore[arg-type]
+        else:
+            _add(facts, *statements)
+    if loop.going is not None:
+        _add(facts, loop.going)
     return facts
+
+
+def _add_loop(facts: LoopFacts, loop: For, inner: LoopFacts) -> None:
+    _add(facts, loop.extent)
+    facts.loads |= inner.loads
+    facts.stores |= inner.stores
+    facts.sets |= inner.sets
+    for name, ops in inner.updates.items():
+        facts.updates.setdefault(name, set()).update(ops)
+    facts.begun |= inner.begun
+    facts.reads |= inner.reads
+    facts.loops += [loop, *inner.loops]
+    facts.operations += inner.operations
+    facts.sizes.update(inner.sizes)
+
+
+def _add(facts: LoopFacts, *nodes: Node) -> None:
+    """Add what is in statements that are no loops, and in expressions."""
+    node: Any
+    for node in walk(*nodes):
+        kind = type(node)
+        if kind is Var:
+            facts.reads.add(node.name)
+        elif kind is Apply:
+            if node.dtype != INDEX:
+                facts.operations += _MATH_COST if node.name in _MATH else 1
+                _count(facts, node.dtype)
+        elif kind is Load:
+            facts.loads.add(node.buffer.name)
+            _count(facts, node.buffer.dtype)
+        elif kind is Store:
+            facts.stores.add(node.buffer.name)
+            _count(facts, node.buffer.dtype)
+        elif kind is Set:
+            facts.sets[node.var.name] = None
+        elif kind is Update:
+            facts.updates.setdefault(node.var.name, set()).add(node.op)
+        elif kind is Init:
+            facts.begun.add(node.var.name)
 
 
 def _count(facts: LoopFacts, dtype: np.dtype[Any]) -> None:

@@ -234,7 +234,8 @@ class Kernel:
     """A function of buffers and extents whose body is lets and allocs, then one parallel loop.
 
     `aliases` names pairs of params that may be the same memory (an output written over an input):
-    code generators must then not compute an element twice.
+    code generators must then not compute an element twice.  `streamed` are outputs that are not
+    read soon: stores to them had better pass the caches by.
     """
 
     name: str
@@ -243,34 +244,38 @@ class Kernel:
     body: tuple[Stmt, ...]
     outputs: tuple[str, ...]
     aliases: tuple[tuple[str, str], ...] = ()
+    streamed: tuple[str, ...] = ()
 
 
 # Traversal
 
 
-def children(node: Node) -> Iterator[Node]:
+def _stored(node: Store) -> tuple[Any, ...]:
+    return (*node.index, node.value, *(() if node.mask is None else (node.mask,)))
+
+
+def _loop_parts(node: For) -> tuple[Any, ...]:
+    return (node.extent, *node.body, *(() if node.going is None else (node.going,)))
+
+
+def _value(node: Any) -> tuple[Any, ...]:
+    return (node.value,)
+
+
+# What is directly inside of a node, by its class: asked for every node of every kernel many times.
+_CHILDREN: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    Apply: lambda node: node.args,
+    Load: lambda node: node.index if node.mask is None else (*node.index, node.mask),
+    Store: _stored,
+    For: _loop_parts,
+    **dict.fromkeys((Let, Init, Set, Update), _value),
+}
+
+
+def children(node: Node) -> tuple[Node, ...]:
     """Give the expressions and statements directly inside `node`, in order of evaluation."""
-    match node:
-        case Apply(_, args, _):
-            yield from args
-        case Load(_, index, mask):
-            yield from index
-            if mask is not None:
-                yield mask
-        case For(_, extent, _, body, going):
-            yield extent
-            yield from body
-            if going is not None:
-                yield going
-        case Let(_, value) | Init(_, value) | Set(_, value) | Update(_, _, value):
-            yield value
-        case Store(_, index, value, mask):
-            yield from index
-            yield value
-            if mask is not None:
-                yield mask
-        case _:
-            return
+    parts = _CHILDREN.get(type(node))
+    return parts(node) if parts is not None else ()
 
 
 N = TypeVar("N")
@@ -321,7 +326,9 @@ def walk(*roots: Node) -> Iterator[Node]:
         if id(node) not in seen:
             seen.add(id(node))
             yield node
-            stack.extend(reversed(tuple(children(node))))
+            parts = _CHILDREN.get(type(node))
+            if parts is not None:
+                stack += reversed(parts(node))
 
 
 def substitute(root: N, replacements: Mapping[Var, Expr]) -> N:
@@ -343,16 +350,6 @@ def substitute(root: N, replacements: Mapping[Var, Expr]) -> N:
             replacements[node] if is_replaced else map_children(node, lambda c: memo[id(c)])
         )
     return memo[id(root)]
-
-
-def stored_buffers(body: Sequence[Stmt]) -> set[str]:
-    """Name the buffers that `body` writes."""
-    return {node.buffer.name for node in walk(*body) if isinstance(node, Store)}
-
-
-def loaded_buffers(body: Sequence[Stmt]) -> set[str]:
-    """Name the buffers that `body` reads."""
-    return {node.buffer.name for node in walk(*body) if isinstance(node, Load)}
 
 
 # Construction

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from stax.config import config
 from stax.graph import Graph
+from stax.lowering.alike import alike
 from stax.lowering.bounds import RECORD, Site, checked_kernel
 from stax.lowering.budget import lower_within
 from stax.lowering.driver import DriverWriter
 from stax.lowering.hoist import hoisted
 from stax.lowering.lapack import LapackStep
 from stax.lowering.llvm import emit_kernel
-from stax.lowering.loop_ir import Kernel
+from stax.lowering.llvm_memory import STREAM_TEXT
 from stax.lowering.loop_verify import verify_kernel
 from stax.lowering.loops import ControlStep
 from stax.lowering.prepare import prepare
@@ -41,7 +41,7 @@ class Target(Protocol):
 @dataclass(frozen=True)
 class Lowered:
     """A program with its code: LLVM text, the slots of the context table that it uses, how many
-    kernels were compiled (equal ones are compiled once), and the places of its bounds checks, the
+    kernels were compiled (those that are alike as one), and the places of its bounds checks, the
     status that the program ends with being the number of one, from 1."""
 
     program: Program
@@ -56,31 +56,37 @@ def lower_graph(graph: Graph, memory_budget: int | None = None) -> Program:
 
     With a `memory_budget`, its temporary values take at most so many bytes (`lower_within`).
     """
-    prepared = without_unread(prepare(watched(hoisted(graph).graph)))
-    return lower(prepared) if memory_budget is None else lower_within(prepared, memory_budget)
+    whole = watched(hoisted(graph).graph)
+    prepared = without_unread(prepare(whole))
+    if memory_budget is None:
+        return lower(prepared)
+    inside = without_unread(prepare(whole, outside=False))
+    return lower_within(prepared, memory_budget, inside)
 
 
 def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lowered:
     """Write the LLVM module of a program."""
-    math = MathLibrary()
-    symbols: dict[str, str] = {}  # the body of a kernel to the name it is emitted under
+    math = MathLibrary(avx512=target.vector_bytes == 64)
     functions: dict[str, str] = {}
     natives: dict[str, str] = {}  # functions that are no kernels of the loop IR
     sites: list[Site] = []
     has_checks = config.check == "bounds"
     parts = [f"{RECORD} = internal global i64 0"] if has_checks else []
-    for built in program.kernels:
-        kernel = checked_kernel(built, sites) if has_checks else built
+    tables: dict[str, str] = {}
+    kernels = program.kernels
+    if has_checks:
+        kernels = [checked_kernel(kernel, sites) for kernel in kernels]
+    groups = alike(kernels, () if has_checks else program.plain_kernels)
+    for group in groups:
         if config.verify or has_checks:
-            verify_kernel(kernel)
-        text = emit_kernel(kernel, math, target)
-        body = _nameless(kernel, text)
-        if body not in symbols:
-            symbols[body] = kernel.name
-            parts.append(text)
-        functions[kernel.name] = symbols[body]
+            verify_kernel(group.kernel)
+        parts.append(emit_kernel(group.kernel, math, target))
+        functions.update(dict.fromkeys(group.names, group.kernel.name))
+        tables.update(group.tables())
     hosts = {step: i for i, step in enumerate(program.host_steps)}
-    writer = functools.partial(DriverWriter, host_numbers=hosts, has_checks=has_checks)
+    writer = functools.partial(
+        DriverWriter, host_numbers=hosts, has_checks=has_checks, tables=frozenset(tables)
+    )
     drivers = [writer(program, functions, slot, target.attributes, math.externals)]
     for step in itertools.chain.from_iterable(part.steps for part in program.parts):
         if isinstance(step, SortStep | LapackStep | ControlStep):
@@ -90,16 +96,12 @@ def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lo
                 writer(body, functions, slot, target.attributes, name=step.body_name(i))
                 for i, body in enumerate(step.bodies)
             ]
-    parts += [*natives.values(), *(driver.write() for driver in drivers), math.text()]
+    parts += [
+        *tables.values(),
+        *natives.values(),
+        *(driver.write() for driver in drivers),
+        math.text(),
+    ]
+    parts += [STREAM_TEXT] if any(kernel.streamed for kernel in program.kernels) else []
     slots = dict.fromkeys(name for driver in drivers for name in driver.slots)
-    return Lowered(program, "\n".join(parts), tuple(slots), len(symbols), tuple(sites))
-
-
-def _nameless(kernel: Kernel, text: str) -> str:
-    """Return the code of a kernel without the names of the values that it works on.
-
-    They are all that differs where a program does one thing to several values.
-    """
-    numbers = {buffer.name: str(i) for i, buffer in enumerate(kernel.params)}
-    body = text.partition("(")[2]
-    return re.sub(r"%(\w+)\.data", lambda m: f"%{numbers.get(m[1], m[1])}.data", body)
+    return Lowered(program, "\n".join(parts), tuple(slots), len(groups), tuple(sites))

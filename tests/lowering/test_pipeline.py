@@ -13,7 +13,8 @@ from stax.errors import InternalError
 from stax.graph import Graph
 from stax.interpreters.evaluate import evaluate
 from stax.interpreters.simplify import simplify
-from stax.lowering import pipeline
+from stax.lowering import loop_ir as ir, pipeline
+from stax.lowering.alike import alike
 from stax.lowering.pipeline import generate, lower_graph
 from stax.runtime import libraries
 from stax.runtime.compiler import compile_graph, lowered, module_text
@@ -166,3 +167,60 @@ def test_a_hundred_thousand_nodes() -> None:
     assert len(str(simplify(graph)).splitlines()) > 100_000
     assert np.isfinite(evaluate(graph, [np.float32(1)])[0])
     assert np.isfinite(evaluate(gradient, [np.float32(1)])[0])
+
+
+def with_numbers(x: Any, count: int) -> Any:
+    for i in range(count):
+        x = snp.sin(x) * (1.1 + i / 1000) + snp.cos(x).sum() * 1e-3 - (0.07 + i * 0.13)
+    return x
+
+
+def test_kernels_that_differ_in_numbers_are_emitted_once(monkeypatch: Any) -> None:
+    """They read the numbers from tables, and compute the bits that the numbers themselves give."""
+    x = normal(64)
+    few = lowered(stax.make_graph(lambda x: with_numbers(x, 40))(x))
+    many = lowered(stax.make_graph(lambda x: with_numbers(x, 60))(x))
+    assert few.distinct_kernels == many.distinct_kernels < len(many.program.kernels) / 2
+    results = []
+    for most in (16, 0):
+        monkeypatch.setattr("stax.lowering.alike._MOST_NUMBERS", most)
+        results.append(np.asarray(stax.jit(lambda x: with_numbers(x, 40))(x)))
+    assert np.array_equal(*results)
+    np.testing.assert_allclose(results[0], with_numbers(x, 40), rtol=1e-3, atol=1e-4)
+
+
+def test_numbers_that_are_equal_but_not_the_same_stay_apart() -> None:
+    x = np.array([-0.0, 1.0], np.float32)
+    numbers = (0.0, -0.0, float("nan"), 3.0, 5.0)
+    split = stax.lax.optimization_barrier
+    f = stax.jit(lambda x: [split(x + number) * number for number in numbers])
+    with stax.disable_jit():
+        expected = [np.asarray(y) for y in f(x)]
+    for got, want in zip(f(x), expected, strict=True):
+        assert np.asarray(got).tobytes() == want.tobytes()
+
+
+def kernel_of(name: str, value: Any) -> ir.Kernel:
+    """A kernel that computes y[i] = value(x[i])."""
+    x, y = (ir.Buffer(f"{name}_{b}", np.dtype("float32"), (8,)) for b in "xy")
+    i = ir.Var("i", ir.INDEX)
+    store = ir.Store(y, (i,), value(ir.Load(x, (i,)), lambda n: ir.Const(n, x.dtype)))
+    loop = ir.For(i, ir.index(8), "parallel", (store,))
+    return ir.Kernel(name, (y, x), (), (loop,), (y.name,))
+
+
+def test_kernels_are_alike_if_they_differ_in_names_and_numbers() -> None:
+    values = {
+        "a": lambda x, n: ir.apply("add", ir.apply("mul", x, n(3.0)), x),
+        "b": lambda x, n: ir.apply("add", ir.apply("mul", x, n(5.0)), x),
+        "c": lambda x, n: ir.apply("mul", ir.apply("add", x, x), n(3.0)),
+        "d": lambda x, n: ir.apply("add", ir.apply("mul", n(5.0), x), x),
+        "e": lambda x, n: ir.apply("add", ir.apply("mul", x, n(3.0)), x),
+        "f": lambda x, n: ir.apply("add", ir.apply("mul", x, n(1.0)), x),
+    }
+    kernels = [kernel_of(name, value) for name, value in values.items()]
+    groups = {g.names: [tuple(c.value for c in n) for n in g.numbers] for g in alike(kernels, "ab")}
+    assert groups[("a", "b")] == [(3.0,), (5.0,)]
+    assert groups[("e",)] == groups[("c",)] == groups[("d",)] == groups[("f",)] == [()]
+    tables = {g.names for g in alike(kernels, values) if g.kernel.params[-1].name == "numbers"}
+    assert tables == {("a", "b", "e")}
