@@ -2,19 +2,21 @@
 
 A task takes a block of columns of the last axis and goes down the rows, with vectors across the
 block.  Running values are kept in scratch, one per column, and several rows are taken per step so
-that each is loaded and stored once for all of them.
+that each is loaded and stored once for all of them.  The rows of a step are added by themselves
+first, and many steps in chunks (see `sums`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stax.graph import Node
-from stax.lowering import loop_ir as ir
+from stax.lowering import loop_ir as ir, sums
 from stax.lowering.element import static_size
 from stax.lowering.paired import Pairs
 from stax.lowering.schedule import column_block, unrolling
@@ -59,6 +61,29 @@ def columns(builder: KernelBuilder) -> tuple[ir.Expr, int]:
     return extent, block * static_size(tuple(shape[a] for a in reduced))
 
 
+@dataclass(frozen=True)
+class _Total:
+    """The running values of one reduction; of a sum in chunks also `lost` and those of a chunk."""
+
+    node: Node
+    whole: ir.Buffer
+    lost: ir.Buffer | None = None
+    part: ir.Buffer | None = None
+
+    @property
+    def combine(self) -> str:
+        return self.node.op.combine  # type: ignore[attr-defined]
+
+    @property
+    def running(self) -> ir.Buffer:
+        """What the rows are taken into."""
+        return self.part or self.whole
+
+    def start(self) -> ir.Const:
+        """Return the running value before any row."""
+        return ir.Const(identity_of(self.combine, self.whole.dtype), self.whole.dtype)
+
+
 class _Columns:
     """The stages of one by-columns kernel, for one block of columns."""
 
@@ -96,18 +121,16 @@ class _Columns:
             self._outer(0)
         if not reductions and not targets:
             return
-        totals = [self.allocate(accumulator(n.type.dtype)) for n in reductions]
-        if reductions:
-            with self.across() as x:
-                for node, total in zip(reductions, totals, strict=True):
-                    start = identity_of(node.op.combine, total.dtype)  # type: ignore[attr-defined]
-                    builder.emit(ir.Store(total, (x,), ir.Const(start, total.dtype)))
+        cut = self._cut(reduced) if any(map(sums.is_sum, reductions)) else None
+        totals = [self._total(node, cut) for node in reductions]
+        self._fill([(b, t.start()) for t in totals for b in (t.whole, t.lost) if b])
         self._hold(stage, reduced)
-        self._down(reduced, reductions, totals, targets)
+        self._down(0, reduced, cut, totals, targets)
         for node, buffer in self.held.items():
             self._read_back(node, buffer, reduced)
-        for node, total in zip(reductions, totals, strict=True):
-            self._ready(node, total)
+        self._settle(totals)
+        for total in totals:
+            self._ready(total.node, total.whole)
         for node in targets:
             if node in plan.kept:
                 builder.keep(node, None, reduced)
@@ -142,55 +165,115 @@ class _Columns:
 
         builder.ready[node] = read
 
-    def _down(
-        self, axes: list[int], reductions: list[Node], totals: list[ir.Buffer], targets: list[Node]
-    ) -> None:
-        builder = self.builder
-        axis, *rest = axes
-        if rest:
-            with builder.loop("y", builder.region.shape[axis], "serial") as y:
-                builder.axis_index[axis] = y
-                self._down(rest, reductions, totals, targets)
-                del builder.axis_index[axis]
-            return
-        rows = builder.region.shape[axis]
-        step = unrolling(rows, builder.plan.work)
-        whole: Any = rows // step if isinstance(rows, int) else rows
-        self._steps(axis, (0, whole, step), reductions, totals, targets)
-        if isinstance(rows, int) and rows % step:
-            self._steps(axis, (whole * step, 1, rows % step), reductions, totals, targets)
+    def _rows_per_step(self, reduced: list[int]) -> int:
+        return unrolling(self.builder.region.shape[reduced[-1]], self.builder.plan.work)
 
-    def _steps(
+    def _cut(self, reduced: list[int]) -> sums.Cut | None:
+        """Return how the loops over steps are cut into chunks."""
+        *lengths, rows = [self.builder.region.shape[a] for a in reduced]
+        steps = rows // self._rows_per_step(reduced) if isinstance(rows, int) else rows
+        return sums.cut((*lengths, steps), sums.COLUMN_CHUNK)
+
+    def _total(self, node: Node, cut: sums.Cut | None) -> _Total:
+        dtype = accumulator(node.type.dtype)
+        count = 3 if cut and sums.is_sum(node) else 1
+        return _Total(node, *(self.allocate(dtype) for _ in range(count)))
+
+    def _fill(self, buffers: Sequence[tuple[ir.Buffer, ir.Expr]]) -> None:
+        if buffers:
+            with self.across() as x:
+                for buffer, value in buffers:
+                    self.builder.emit(ir.Store(buffer, (x,), value))
+
+    def _down(
         self,
-        axis: int,
-        rows: tuple[int, Any, int],
-        reductions: list[Node],
-        totals: list[ir.Buffer],
+        number: int,
+        axes: list[int],
+        cut: sums.Cut | None,
+        totals: list[_Total],
         targets: list[Node],
     ) -> None:
-        """Take some rows: from the first of `rows`, so many steps of so many rows."""
+        """Write the serial loops along `axes` from that of a number on, one of which may be cut."""
+        builder, axis, is_last = self.builder, axes[number], number + 1 == len(axes)
+        length = builder.region.shape[axis]
+        step = self._rows_per_step(axes) if is_last else 1
+        count: Any = length // step if isinstance(length, int) else length
+
+        def steps(start: ir.Expr, count: Any) -> None:
+            with builder.loop("y", count, "serial") as y:
+                at = ir.mul(ir.add(start, y), step)
+                if is_last:
+                    self._step(axis, at, step, totals, targets)
+                    return
+                builder.axis_index[axis] = builder.let(at, "i")
+                self._down(number + 1, axes, cut, totals, targets)
+                del builder.axis_index[axis]
+
+        if cut and cut.loop == number:
+            with builder.loop("c", -(-count // cut.steps), "serial") as c, self._chunk(totals):
+                start, most = builder.let(ir.mul(c, cut.steps), "i"), ir.index(cut.steps)
+                left = ir.apply("minimum", most, ir.sub(count, start))
+                steps(start, builder.let(left, "left") if count % cut.steps else most)
+        else:
+            steps(ir.index(0), count)
+        if is_last and isinstance(length, int) and length % step:
+            with self._chunk(totals) if cut and cut.loop == number else nullcontext():
+                self._step(axis, ir.index(count * step), length % step, totals, targets)
+
+    def _step(
+        self, axis: int, first: ir.Expr, rows: int, totals: list[_Total], targets: list[Node]
+    ) -> None:
+        """Take some rows, from the first on."""
         builder = self.builder
-        first, count, step = rows
-        with builder.loop("y", count, "serial") as y, self.across() as x:
+        with self.across() as x:
             running = []
             for total in totals:
-                var = ir.Var(builder.fresh("acc"), total.dtype)
+                var = ir.Var(builder.fresh("acc"), total.whole.dtype)
                 builder.depth[var.name] = len(builder.scopes) - 1
-                builder.emit(ir.Init(var, ir.Load(total, (x,))))
+                start: ir.Expr = ir.Load(total.running, (x,))
+                if sums.is_sum(total.node):
+                    start = ir.Const(ir.identity_value("add", var.dtype), var.dtype)
+                builder.emit(ir.Init(var, start))
                 running.append(var)
-            with builder.loop("u", step, "unroll") as u:
-                row = ir.add(ir.mul(y, step), ir.add(u, first))
-                builder.axis_index[axis] = builder.let(row, "i")
+            with builder.loop("u", rows, "unroll") as u:
+                builder.axis_index[axis] = builder.let(ir.add(first, u), "i")
                 for node, buffer in self.held.items():
                     place = (*(builder.axis_index[a] for a in builder.region.axes or ()), x)
                     value = builder.value(node, builder.place(node))
                     builder.emit(ir.Store(buffer, place, value))
-                for node, var in zip(reductions, running, strict=True):
-                    builder.emit(ir.Update(node.op.combine, var, builder.term(node)))  # type: ignore[attr-defined]
+                for total, var in zip(totals, running, strict=True):
+                    builder.emit(ir.Update(total.combine, var, builder.term(total.node)))
                 builder.store_all(targets)
                 del builder.axis_index[axis]
             for total, var in zip(totals, running, strict=True):
-                builder.emit(ir.Store(total, (x,), var))
+                value = var
+                if sums.is_sum(total.node):
+                    value = ir.apply("add", ir.Load(total.running, (x,)), var)
+                builder.emit(ir.Store(total.running, (x,), value))
+
+    @contextmanager
+    def _chunk(self, totals: list[_Total]) -> Iterator[None]:
+        """Take the rows of a `with` block as a chunk."""
+        parts = [(t, t.lost, t.part) for t in totals if t.lost and t.part]
+        self._fill([(part, total.start()) for total, _, part in parts])
+        yield
+        with self.across() as x:
+            for total, lost, part in parts:
+                before, still, new = (
+                    self.builder.let(ir.Load(b, (x,))) for b in (total.whole, lost, part)
+                )
+                after, still = sums.add_losing(before, still, new, self.builder.let)
+                self.builder.emit(ir.Store(total.whole, (x,), after))
+                self.builder.emit(ir.Store(lost, (x,), still))
+
+    def _settle(self, totals: list[_Total]) -> None:
+        """Add what was lost."""
+        cut = [(t.whole, t.lost) for t in totals if t.lost]
+        if cut:
+            with self.across() as x:
+                for whole, lost in cut:
+                    loads = [self.builder.let(ir.Load(b, (x,))) for b in (whole, lost)]
+                    self.builder.emit(ir.Store(whole, (x,), sums.settled(*loads)))
 
     def _outer(self, stage: int) -> None:
         """Compute what follows from finished reductions, once per column."""
