@@ -8,7 +8,7 @@ in which everything it needs is known, so what does not depend on a loop stands 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from stax.errors import InternalError
 from stax.extent import Dimension, Extent
 from stax.graph import Constant, Node
-from stax.lowering import loop_ir as ir
+from stax.lowering import loop_ir as ir, sums
 from stax.lowering.columns import columns, identity_of
 from stax.lowering.element import (
     SYMBOL_PREFIX,
@@ -26,6 +26,7 @@ from stax.lowering.element import (
     Index,
     Operand,
     canonical,
+    is_unit,
     spread,
     static_size,
     symbol_var,
@@ -33,20 +34,25 @@ from stax.lowering.element import (
 from stax.lowering.fuse import Fusion, is_free
 from stax.lowering.maps import map_loops
 from stax.lowering.paired import Pairs, nest_shape
-from stax.lowering.schedule import Layout, Schedule
+from stax.lowering.schedule import SHORT_AXIS, Layout, Schedule
+from stax.lowering.short_rows import short_rows
 from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.reshape import Reshape
-from stax.types import accumulator
+from stax.types import Shape, accumulator
 
 
 @dataclass(frozen=True)
 class BuiltKernel:
-    """A kernel, the value behind each of its buffers, and how its parallel loop is handed out."""
+    """A kernel, the value behind each of its buffers, and how its parallel loop is handed out.
+
+    `over` names pairs of buffers, one read and one written, that may be the same memory as it is.
+    """
 
     kernel: ir.Kernel
     values: tuple[Node, ...]
     extent: ir.Expr
     grain: int
+    over: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -82,6 +88,8 @@ class KernelBuilder(ElementBuilder):
         self.ready: dict[Node, Callable[[], ir.Expr]] = {}
         # What a repeating map reads of values that it has laid out in scratch.
         self.laid_out: dict[Node, ir.Expr] = {}
+        # Values of which blocks are laid out in scratch, the axes they are read at, and how.
+        self.staged: list[tuple[Node, tuple[int, ...], Callable[[], ir.Expr]]] = []
         self.current = 0
         self.count = 0
 
@@ -111,10 +119,16 @@ class KernelBuilder(ElementBuilder):
 
     def depth_of(self, *expressions: ir.Expr | None) -> int:
         """Return the innermost loop that an expression depends on, the parallel one at least."""
-        deepest = 1
-        for e in ir.walk(*[e for e in expressions if e is not None]):
-            if isinstance(e, ir.Var):
-                deepest = max(deepest, self.depth.get(e.name, 0))
+        depth = self.depth
+        pending: list[ir.Node] = [e for e in expressions if e is not None]
+        deepest, seen = 1, set()
+        while pending:
+            e = pending.pop()
+            if type(e) is ir.Var:
+                deepest = max(deepest, depth.get(e.name, 0))
+            elif type(e) is not ir.Const and id(e) not in seen:
+                seen.add(id(e))
+                pending += ir.children(e)
         return deepest
 
     def let(self, value: ir.Expr, prefix: str = "v", depth: int | None = None) -> ir.Expr:
@@ -200,8 +214,11 @@ class KernelBuilder(ElementBuilder):
         if is_local and node in self.ready:
             return self.ready[node]()
         before, self.current = self.current, depth
-        if not is_local and self.fusion.in_memory(node, self.region):
-            result: ir.Expr = ir.Load(self.buffer(node), self._in_memory(node, index), mask)
+        staged = self._staged(node, index) if self.staged and not is_local else None
+        if staged is not None:
+            result = staged
+        elif not is_local and self.fusion.in_memory(node, self.region):
+            result = ir.Load(self.buffer(node), self._in_memory(node, index), mask)
         elif isinstance(node.op, Reduction) and is_local:
             raise InternalError(f"build: {node!r} is read before its loop.")
         else:
@@ -210,6 +227,23 @@ class KernelBuilder(ElementBuilder):
         self.current = before
         self.scopes[max(depth, self.depth_of(result))].values[key] = result
         return result
+
+    def element_at(self, node: Node, axes: Sequence[int], place: Mapping[int, ir.Expr]) -> ir.Expr:
+        """Return the element of `node`, read at some axes, where `place` and open loops are."""
+        given = iter([place[a] if a in place else self.axis_index[a] for a in axes])
+        lengths = node.type.shape
+        return self.value(node, tuple(ir.index(0) if is_unit(n) else next(given) for n in lengths))
+
+    def _staged(self, node: Node, index: Index) -> ir.Expr | None:
+        """Return an element of what is laid out in scratch, if it is read where that holds it."""
+        pairs = zip(index, node.type.shape, strict=True)
+        place = [component for component, length in pairs if not is_unit(length)]
+        for source, axes, read in self.staged:
+            if self.fusion.root_of(node) is self.fusion.root_of(source):
+                wanted = [self.axis_index.get(a) for a in axes]
+                if place == wanted:
+                    return read()
+        return None
 
     def _in_memory(self, node: Node, index: Index) -> Index:
         """Return an index as the buffer of `node` takes it, which is flat in a flat map."""
@@ -223,6 +257,10 @@ class KernelBuilder(ElementBuilder):
         def read(index: Index, mask: ir.Expr | None) -> ir.Expr:
             if outer_mask is not None:
                 mask = outer_mask if mask is None else self.both(mask, outer_mask)
+            if isinstance(mask, ir.Const):
+                if not mask.value:
+                    return ir.Const(0, node.type.dtype)
+                mask = None
             # What is read at one fixed place, such as a key, is not laid out as the map is.
             is_fixed = all(isinstance(i, ir.Const) for i in index)
             x = self._flat_source(node) if self.plan.is_flat and not is_fixed else node
@@ -261,17 +299,16 @@ class KernelBuilder(ElementBuilder):
         total = ir.Var(self.fresh("acc"), dtype)
         self.depth[total.name] = self.current
         self.emit(ir.Init(total, ir.Const(identity_of(kind, dtype), dtype)))
-        self._nested(list(extents), [], lambda r: self.emit(ir.Update(kind, total, body(r))))
+        self._nested(tuple(extents), [], lambda r: self.emit(ir.Update(kind, total, body(r))))
         self.scopes += held
         return total
 
-    def _nested(
-        self, extents: list[Dimension], index: list[ir.Expr], body: Callable[..., None]
-    ) -> None:
+    def _nested(self, extents: Shape, index: list[ir.Expr], body: Callable[..., None]) -> None:
         if not extents:
             body(tuple(index))
             return
-        with self.loop("r", extents[0], "serial") as r:
+        is_short = all(isinstance(n, int) for n in extents) and static_size(extents) <= SHORT_AXIS
+        with self.loop("r", extents[0], "unroll" if is_short else "serial") as r:
             self._nested(extents[1:], [*index, r], body)
 
     # --- kernels ---
@@ -281,10 +318,16 @@ class KernelBuilder(ElementBuilder):
         match self.plan.layout:
             case Layout.ROWS:
                 extent, inner = self._rows()
+            case Layout.SHORT_ROWS:
+                extent, inner = short_rows(self)
             case Layout.COLUMNS:
                 extent, inner = columns(self)
             case _:
                 extent, inner = map_loops(self)
+        return self.finished(extent, self.plan.grain(inner))
+
+    def finished(self, extent: ir.Expr, grain: int) -> BuiltKernel:
+        """Return the kernel of what has been written, whose parallel loop has that extent."""
         buffers = list(self.buffers.values())
         lengths = (e for b, _ in buffers for e in b.shape if not isinstance(e, int))
         symbols = sorted(set(_symbols((*self.scopes[0].statements, *lengths))))
@@ -295,7 +338,7 @@ class KernelBuilder(ElementBuilder):
             tuple(self.scopes[0].statements),
             tuple(b.name for b, _ in buffers if b.name in self.stored_here),
         )
-        return BuiltKernel(kernel, tuple(n for _, n in buffers), extent, self.plan.grain(inner))
+        return BuiltKernel(kernel, tuple(n for _, n in buffers), extent, grain)
 
     @contextmanager
     def parallel(
@@ -349,7 +392,7 @@ class KernelBuilder(ElementBuilder):
             for buffer in scratch.values():
                 self.emit(ir.Alloc(buffer))
             for stage in plan.stages:
-                self._row_stage(stage, reduced, scratch)
+                self.row_stage(stage, reduced, scratch)
             self.store_all(plan.outer_targets())
         return extent, static_size(inner_shape)
 
@@ -361,40 +404,63 @@ class KernelBuilder(ElementBuilder):
             if n not in self.region.targets
         }
 
-    def _row_stage(self, stage: int, reduced: list[int], scratch: dict[Node, ir.Buffer]) -> None:
+    def row_stage(self, stage: int, reduced: list[int], scratch: dict[Node, ir.Buffer]) -> None:
         """One pass along the row."""
         plan = self.plan
         reductions, targets = plan.reductions(stage), plan.full_targets(stage)
         kept = [n for n, first in plan.kept.items() if first == stage and n in scratch]
         if not reductions and not targets:
             return
-        totals = [self._begin(n) for n in reductions]
+        found = None
+        if plan.layout is Layout.ROWS and any(map(sums.is_sum, reductions)):
+            lengths = [self.region.shape[a] for a in reduced]
+            found = sums.cut(lengths, sums.ROW_CHUNK, plan.work <= sums.COPIED)
+        totals = [sums.Total(self, n, found is not None) for n in reductions]
 
         def body() -> None:
             for node in kept:
                 index = tuple(self.axis_index[a] for a in reduced)
                 self.emit(ir.Store(scratch[node], index, self.value(node, self.place(node))))
-            for node, total in zip(reductions, totals, strict=True):
-                self.emit(ir.Update(node.op.combine, total, self.term(node)))  # type: ignore[attr-defined]
+            for total in totals:
+                total.take(self.term(total.node))
             self.store_all(targets)
 
-        self._row_loops(reduced, body)
-        for node, total in zip(reductions, totals, strict=True):
-            self._finish(node, total)
+        self._row_loops(0, reduced, body, found, totals)
+        for total in totals:
+            self.finish(total.node, total.result())
         for node in [*kept, *(n for n in targets if n in plan.kept)]:
             self.keep(node, scratch.get(node), reduced)
 
-    def _row_loops(self, axes: list[int], body: Callable[[], None]) -> None:
-        axis, *rest = axes
-        with self.loop(
-            "x" if not rest else "y", self.region.shape[axis], "serial" if rest else "vector"
-        ) as x:
-            self.axis_index[axis] = x
-            if rest:
-                self._row_loops(rest, body)
-            else:
-                body()
-            del self.axis_index[axis]
+    def _row_loops(
+        self,
+        number: int,
+        axes: list[int],
+        body: Callable[[], None],
+        cut: sums.Cut | None,
+        totals: Sequence[sums.Total],
+    ) -> None:
+        """Write the loops along `axes` from that of a number on, one of which may be cut."""
+        if number == len(axes):
+            body()
+            return
+        length, is_last = self.region.shape[axes[number]], number + 1 == len(axes)
+        is_short = self.plan.layout is Layout.SHORT_ROWS
+        kind = "unroll" if is_short else "vector" if is_last else "serial"
+
+        def steps(start: ir.Expr, count: Dimension) -> None:
+            with self.loop("x" if is_last else "y", count, kind) as x:
+                self.axis_index[axes[number]] = self.let(ir.add(start, x), "i")
+                self._row_loops(number + 1, axes, body, cut, totals)
+                del self.axis_index[axes[number]]
+
+        if cut is None or cut.loop != number or not isinstance(length, int):
+            steps(ir.index(0), length)
+            return
+        with self.loop("c", length // cut.steps, "serial") as c, sums.chunk(totals):
+            steps(ir.mul(c, cut.steps), cut.steps)
+        if length % cut.steps:
+            with sums.chunk(totals):
+                steps(ir.index(length - length % cut.steps), length % cut.steps)
 
     def keep(self, node: Node, buffer: ir.Buffer | None, reduced: list[int]) -> None:
         """From here on, read `node` back from where it was written."""
@@ -406,7 +472,8 @@ class KernelBuilder(ElementBuilder):
 
         self.ready[node] = read
 
-    def _begin(self, node: Node) -> ir.Var:
+    def begin(self, node: Node) -> ir.Var:
+        """Begin the running value of a reduction."""
         kind, dtype = node.op.combine, accumulator(node.type.dtype)  # type: ignore[attr-defined]
         total = ir.Var(self.fresh("acc"), dtype)
         self.depth[total.name] = len(self.scopes) - 1
@@ -422,7 +489,8 @@ class KernelBuilder(ElementBuilder):
     def _reduced_place(self, x: Node) -> Index:
         return spread(x.type.shape, [self.axis_index[a] for a in range(len(self.region.shape))])
 
-    def _finish(self, node: Node, total: ir.Expr) -> None:
+    def finish(self, node: Node, total: ir.Expr) -> None:
+        """Take a reduction's result as its value from here on."""
         result = self.let(ir.convert(total, node.type.dtype))
         self.ready[node] = lambda: result
 

@@ -20,7 +20,13 @@ from stax.types import ArrayType, Shape
 
 Index = tuple[ir.Expr, ...]
 ALIGNMENT = 64  # of values in scratch memory, in bytes
+FEWEST_TASKS = 4  # of a loop that is handed to threads; the results of fewer lie in two caches
 SYMBOL_PREFIX = "n_"  # of variables that hold symbolic lengths; no loop variable starts so
+
+
+def runs_alone(count: int, grain: int) -> bool:
+    """Say whether one thread does a loop of `count` iterations, of which `grain` are a task."""
+    return count <= grain or 1 < grain < count < FEWEST_TASKS * grain
 
 
 class ElementBuilder:
@@ -31,7 +37,9 @@ class ElementBuilder:
         return ir.Const(value, dtype)
 
     def apply(self, name: str, *args: ir.Expr) -> ir.Expr:
-        """Return a scalar function of expressions."""
+        """Return a scalar function of expressions; a choice that is known is made."""
+        if name == "select" and isinstance(args[0], ir.Const):
+            return args[1 if args[0].value else 2]
         return ir.apply(name, *args)
 
     def convert(self, x: ir.Expr, dtype: np.dtype) -> ir.Expr:
@@ -80,10 +88,16 @@ class ElementBuilder:
 
     def less(self, x: Any, y: Any) -> ir.Expr:
         """Compare index expressions."""
+        a, b = ir.static(x), ir.static(y)
+        if a is not None and b is not None:
+            return ir.Const(a < b, ir.BOOL)
         return ir.apply("lt", ir.index(x), ir.index(y))
 
     def both(self, x: ir.Expr, y: ir.Expr) -> ir.Expr:
         """Return whether both conditions hold."""
+        for known, other in ((x, y), (y, x)):
+            if isinstance(known, ir.Const):
+                return other if known.value else known
         return ir.apply("and", x, y)
 
     def clamp(self, x: Any, low: Any, high: Any) -> ir.Expr:
@@ -133,6 +147,10 @@ class Operand:
 def symbol_var(name: str) -> ir.Var:
     """Return the variable that holds the length named `name`."""
     return ir.Var(SYMBOL_PREFIX + name, ir.INDEX)
+
+
+# How many threads share parallel loops; no name of a user begins with a digit.
+THREADS = symbol_var("0threads")
 
 
 def length_of(extent: Dimension) -> int | ir.Expr:

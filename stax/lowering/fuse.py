@@ -17,7 +17,7 @@ open regions.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -33,22 +33,29 @@ from stax.lowering.element import (
 )
 from stax.lowering.own import is_own_kernel, stored_operands
 from stax.lowering.paired import Pairs, library_op, nest_shape
+from stax.lowering.patches import Patches
 from stax.lowering.split import Copy
 from stax.op import Op, has_rule
 from stax.operators.bits import Late
 from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.contract import DotGeneral
 from stax.operators.elementwise import Convert, Elementwise, IntegerPow, Select
+from stax.operators.index import Scatter
 from stax.operators.random import Draw, RandomFoldIn
 from stax.operators.reduce import ArgExtreme
-from stax.operators.reshape import Reshape
+from stax.operators.reshape import Reshape, Transpose
 from stax.operators.shape import Iota
-from stax.types import Shape
+from stax.types import Shape, TupleType
 
 # Prices in simple operations per element; a load counts as one.
 RECOMPUTE_LIMIT = 8
 BROADCAST_LIMIT = 2
+# The limit for values that no cache of one processor holds, where a store and a load cost more.
+LARGE_LIMIT, LARGE_BYTES = 32, 4 << 20
+MANY_SOURCES = 2
 UNBOUNDED = 1000
+# The limit of a value that is read once, element by element: none but reductions are dearer.
+ONCE = UNBOUNDED - 1
 MATH_PRICE = 12
 DIVISION_PRICE = 3
 RANDOM_PRICE = 60
@@ -144,8 +151,9 @@ def price(op: Op) -> int:
 
 def read_limit(node: Node) -> int:
     """Return up to which price a value is computed again when it is read through an index op."""
-    if isinstance(node.op, Broadcast):
-        grows = static_size(node.type.shape) > 4 * static_size(node.inputs[0].type.shape)
+    if isinstance(node.op, Broadcast | Patches):
+        often = 4 if isinstance(node.op, Broadcast) else 2
+        grows = static_size(node.type.shape) > often * static_size(node.inputs[0].type.shape)
         return BROADCAST_LIMIT if grows else RECOMPUTE_LIMIT
     if isinstance(node.op, Reshape):
         same = same_shape(canonical(node.type.shape), canonical(node.inputs[0].type.shape))
@@ -153,11 +161,23 @@ def read_limit(node: Node) -> int:
     return RECOMPUTE_LIMIT
 
 
+def limit_through(node: Node, limit: int, limit_once: Callable[[Node], int]) -> int:
+    """Return up to which price a value is computed again that is read through an index op."""
+    if limit >= RECOMPUTE_LIMIT:
+        limit = max(limit, limit_once(node))
+    return limit if limit == ONCE == limit_once(node) else min(limit, read_limit(node))
+
+
 class Fusion:
     """The regions of a graph and what is stored; `fuse` makes one."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.uses = graph.uses()
+        self.results = frozenset(graph.outputs)
+        self.sources: dict[Node, frozenset[Node]] = {
+            x: frozenset([x] if _nbytes(x) >= LARGE_BYTES else []) for x in graph.inputs
+        }
         self.home: dict[Node, Region] = {}
         self.regions: list[Region] = []
         self.stored: dict[Node, str] = {}  # what lies in memory, and why
@@ -172,6 +192,7 @@ class Fusion:
 
     def place(self, node: Node) -> None:
         """Give `node` a region, or leave it to be computed where it is read."""
+        self.sources[node] = self._sources(node)
         if is_free(node):
             self.level[node], self.price[node] = 0, 0
         elif is_own_kernel(node):
@@ -180,6 +201,15 @@ class Fusion:
             self._place_computing(node)
         else:
             self._place_index_op(node)
+
+    def _sources(self, node: Node) -> frozenset[Node]:
+        """Return the large arrays that computing `node` reads; of many, some."""
+        if isinstance(node.op, Reduction) or is_own_kernel(node):
+            return frozenset([node] if _nbytes(node) >= LARGE_BYTES else [])
+        found: dict[Node, None] = {}
+        for x in node.inputs:
+            found |= dict.fromkeys(self.sources[x])
+        return frozenset(list(found)[:MANY_SOURCES])
 
     def _place_own(self, node: Node) -> None:
         if isinstance(node.op, Project):
@@ -192,7 +222,11 @@ class Fusion:
             name = library_op(node.op).name
             for x in stored_operands(node):
                 self.store(x, f"{name} reads it, which is a step of its own")
-            levels = (self.level[self.view_of(x)] for x in stored_operands(node))
+            held = list(stored_operands(node))
+            if isinstance(node.op, Scatter):
+                held += node.inputs[1:]
+                self._read_where_put(node)
+            levels = (self.level[self.view_of(x)] for x in held)
             self.level[node] = 1 + max(levels, default=0)
             if node.op.effect is not None:
                 # Effects happen in the order of the program, as do steps of one level.
@@ -201,9 +235,32 @@ class Fusion:
         self.price[node] = 1
         self.stored[node] = "a step of its own makes it"
 
+    def _read_where_put(self, node: Node) -> None:
+        """Have the indices and updates of a scatter computed where they are put in, if cheap.
+
+        What reads the operand is stored before that changes.
+        """
+        changed = self.root_of(node.inputs[0])
+        for x in node.inputs[1:]:
+            # Where windows are vectors, what finds the row of an element is computed for all of it.
+            in_vectors = x is node.inputs[2] and node.op.window.inner  # type: ignore[attr-defined]
+            self.demand(x, (2 if in_vectors else 1) * RECOMPUTE_LIMIT, node)
+            pending = [x]
+            while pending:
+                y = pending.pop()
+                if isinstance(y.op, Input) or y in self.stored:
+                    if self.root_of(y) is changed and not is_free(y):
+                        self.store(x, f"{node.op.name} changes what it reads")
+                    continue
+                pending += y.inputs
+
     def _place_index_op(self, node: Node) -> None:
-        limit = read_limit(node)
-        prices = [self.price[x] if self.price[x] <= limit else 1 for x in node.inputs]
+        limit = max(read_limit(node), self.limit_once(node))
+        # What is dearer than the limit will be stored and loaded, except a chain of index ops.
+        prices = (
+            self.price[x] if self.price[x] <= limit or x not in self.home else 1
+            for x in node.inputs
+        )
         self.price[node] = 1 + sum(prices)
         self.level[node] = max((self.level[x] for x in node.inputs), default=0)
         if self.price[node] > 2 * RECOMPUTE_LIMIT:
@@ -217,7 +274,7 @@ class Fusion:
     def _give_home(self, node: Node) -> None:
         region = self._find_region(node)
         region.nodes.append(node)
-        region.weight += WEIGHTS.get(price(node.op), 1)
+        region.weight += weight(node)
         if isinstance(node.op, Reduction) and region.axes is None:
             region.axes = reduced_axes(node)
         self.home[node] = region
@@ -225,7 +282,7 @@ class Fusion:
         for read in self.reads(node, region):
             if self.home.get(read.source) is not region:
                 region.reads.add(read.source)
-                self.demand(read.source, read.limit, node)
+                self.demand(read.source, max(read.limit, self.limit_for(read, node)), node)
 
     def _find_region(self, node: Node) -> Region:
         nest = node.inputs[0] if isinstance(node.op, Reduction) else node
@@ -239,7 +296,7 @@ class Fusion:
                 return region
             if apart is None and candidates:
                 apart = region, obstacle
-        reads = reads_of(node, nest_index(node))
+        reads = self._reads_at(node, nest_index(node))
         level = 1 + max((self.level[r.source] for r in reads), default=0)
         region = Region(len(self.regions), level, shape, apart=apart)
         self.regions.append(region)
@@ -287,7 +344,7 @@ class Fusion:
         known = self._reads.get(node)
         if known is None or known[0] is not region:
             index = nest_index(node) if isinstance(node.op, Reduction) else region.index(node)
-            found = self._with_shifted(reads_of(node, index, self.home), region)
+            found = self._with_shifted(self._reads_at(node, index), region)
             known = self._reads[node] = region, found
         return known[1]
 
@@ -301,8 +358,31 @@ class Fusion:
             x = read.source
             shifted = self.home.get(x) is region and read.place != region.index(x)
             if shifted and self.price[x] <= read.limit:
-                pending += reads_of(x, read.place, self.home)
+                pending += self._reads_at(x, read.place)
         return found
+
+    def _reads_at(self, node: Node, index: Index) -> list[Read]:
+        return reads_of(node, index, self.home, self.limit_once)
+
+    def limit_for(self, read: Read, node: Node) -> int:
+        """Return the price up to which a large value is computed again where `node` reads it.
+
+        One that comes from a single array, which then is all that is read: memory is slower.
+        """
+        x = read.source
+        is_direct = read.limit == RECOMPUTE_LIMIT and x in node.inputs
+        if not is_direct or x in self.results or _nbytes(x) < LARGE_BYTES:
+            return 0
+        return LARGE_LIMIT if len(self.sources[x]) <= 1 else 0
+
+    def limit_once(self, node: Node) -> int:
+        """Return the price up to which what a transpose reads is computed where that is read.
+
+        What nothing else reads is then computed once as well, in another order.
+        """
+        if not isinstance(node.op, Transpose) or self.uses[node] > 1:
+            return 0
+        return ONCE if self.uses[node.inputs[0]] == 1 else 0
 
     def view_of(self, node: Node) -> Node:
         """Return what `node` is another shape of, or `node` itself."""
@@ -331,11 +411,12 @@ class Fusion:
             if is_free(x) or isinstance(x.op, Input) or x in self.stored:
                 continue
             if x not in self.home:
-                limit = min(limit, read_limit(x))
+                limit = limit_through(x, limit, self.limit_once)
             elif self.price[x] > limit:
                 self.store(x, self._dear(x, limit, reader))
                 continue
-            pending += [(operand, limit) for operand in x.inputs]
+            again = limit if limit < ONCE else RECOMPUTE_LIMIT
+            pending += [(y, limit if self.uses[y] == 1 else again) for y in x.inputs]
 
     def _dear(self, node: Node, limit: int, reader: Node) -> str:
         """Say why `node` is not computed again where `reader` reads it."""
@@ -353,6 +434,29 @@ class Fusion:
             self._give_home(node)
         self.stored[node] = why
         self.home[node].targets.append(node)
+
+    def move(self, nodes: Sequence[Node], region: Region, reader: Region) -> None:
+        """Compute `nodes`, which stand in the order of the graph, in a later region."""
+        moving = set(nodes)
+        region.nodes = [n for n in region.nodes if n not in moving]
+        region.targets = [n for n in region.targets if n not in moving]
+        reader.reads -= moving
+        for node in nodes:
+            self.stored.pop(node, None)
+            self.home[node], self.level[node] = reader, reader.level
+            reader.weight += weight(node)
+            region.weight -= weight(node)
+        for node in nodes:
+            for read in self.reads(node, reader):
+                if self.home.get(read.source) is not reader:
+                    reader.reads.add(read.source)
+                    self.demand(read.source, read.limit, node)
+        reader.nodes += nodes
+
+
+def weight(node: Node) -> int:
+    """Return what a node adds to the size of a kernel."""
+    return WEIGHTS.get(price(node.op), 1)
 
 
 def fuse(graph: Graph) -> Fusion:
@@ -380,11 +484,12 @@ def nest_index(node: Node) -> Index:
     return spread(shape, [axis_var(a) for a in range(len(canonical(shape)))])
 
 
-def reads_of(node: Node, index: Index, homes: Any = ()) -> list[Read]:
+def reads_of(node: Node, index: Index, homes: Any, limit_once: Callable[[Node], int]) -> list[Read]:
     """Return where `node` reads for its element at `index`, looking through index ops."""
     found: list[Read] = []
     # A product reads an operand again for each column, so computing it there is dear.
     limit = BROADCAST_LIMIT if isinstance(node.op, DotGeneral | ArgExtreme) else RECOMPUTE_LIMIT
+    limit = read_limit(node) if isinstance(node.op, Patches) else max(limit, limit_once(node))
     pending = [Read(x, i, limit) for x, i in _direct(node, index)]
     while pending:
         read = pending.pop()
@@ -399,7 +504,7 @@ def reads_of(node: Node, index: Index, homes: Any = ()) -> list[Read]:
             if not is_free(x):
                 found.append(read)
             continue
-        limit = min(read.limit, read_limit(x))
+        limit = limit_through(x, read.limit, limit_once)
         pending += [Read(y, i, limit) for y, i in _direct(x, read.place)]
     return found
 
@@ -426,3 +531,10 @@ class _LoopTrail(Trail):
     def reduce(self, kind: str, extents: Any, body: Any, dtype: Any) -> ir.Expr:
         body(tuple(ir.Var(f"r{i}", ir.INDEX) for i in range(len(extents))))
         return ir.Var("?", dtype)
+
+
+def _nbytes(node: Node) -> int:
+    """Return the size of a value, 0 where it is not known or there are several."""
+    if isinstance(node.type, TupleType) or not all(isinstance(n, int) for n in node.type.shape):
+        return 0
+    return static_size(node.type.shape) * int(node.type.dtype.itemsize)

@@ -9,7 +9,7 @@ any other instruction; `aliases` says which buffers stand for the same memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,19 +24,37 @@ from stax.lowering.llvm_writer import (
     vector_type,
 )
 from stax.lowering.loop_ir import Buffer, Const
-from stax.types import bfloat16, bool_, float16, int32
+from stax.types import bfloat16, bool_, float16, int32, int64
 
 Index = Value | Affine
+# The metadata of a store that passes the caches by, and its definition.
+STREAM = "!0"
+STREAM_TEXT = f"{STREAM} = !{{i32 1}}"
+# Bytes of a row that is still in the first cache when it is read again, at most.
+_LONGEST_ROW = 32 << 10
+# How many bytes ahead memory is asked for along rows and down columns.
+_ALONG, _DOWN = 4096, 16384
 
 
 class Memory:
     """The buffers of a kernel: their addresses, and what is known to be unchanged in them."""
 
-    def __init__(self, w: Writer, aliases: Mapping[str, frozenset[str]], has_gather: bool) -> None:
+    def __init__(
+        self,
+        w: Writer,
+        aliases: Mapping[str, frozenset[str]],
+        has_gather: bool,
+        streamed: Collection[str] = (),
+    ) -> None:
         self.w = w
+        self.streamed = streamed
         self.aliases = aliases
         self.has_gather = has_gather
         self.pointers: dict[str, str] = {}
+        # What memory is asked for ahead while the open vector loop reads it, and whether that loop
+        # goes down columns.
+        self.ahead: Collection[str] = ()
+        self.is_down = False
         # Loads may not be moved out of a block that might not run.
         self.floor = 0
         self._store_floor: dict[str, int] = {}
@@ -127,11 +145,24 @@ class Memory:
         start = flat.without_lane()
         if flat.lane == -1:
             start = start.plus(Affine({}, 0, 1 - self.w.lanes))
+        if buffer.name in self.ahead:
+            self._fetch_ahead(buffer, start)
         pointer, level = self._address(buffer, start)
         if flat.lane == -1:
             mask = None if mask is None else self._reversed(mask)
             return self._reversed(self._vector(buffer, pointer, level, mask))
         return self._vector(buffer, pointer, level, mask)
+
+    def _fetch_ahead(self, buffer: Buffer, start: Affine) -> None:
+        """Ask for what lies a row or more further on, which is read soon."""
+        w, size = self.w, buffer.dtype.itemsize
+        steps = [c for x, c in start.terms.values() if x.level < w.depth and c > w.lanes]
+        if not steps or min(steps) * size > _LONGEST_ROW:
+            return
+        row = min(steps)
+        rows = -(-(_DOWN if self.is_down else _ALONG) // (row * size))
+        pointer, _ = self._address(buffer, start.plus(Affine({}, 0, row * rows)))
+        w.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
 
     def _vector(self, buffer: Buffer, pointer: str, level: int, mask: Value | None) -> Value:
         element, lanes, size = MEMORY[buffer.dtype], self.w.lanes, buffer.dtype.itemsize
@@ -290,6 +321,31 @@ class Memory:
             text = f"{vector_type(element, lanes)} {self._to_memory(value)}"
             w.do(f"store {text}, ptr {pointer}, align {buffer.dtype.itemsize}")
 
+    def store_turned(self, buffer: Buffer, flat: Affine, values: Sequence[Value]) -> None:
+        """Store successive elements from `flat` on for each lane: `values` has as many as lanes.
+
+        Half by half, quarter by quarter, ... blocks beside the diagonal change places.
+        """
+        w, lanes, element = self.w, self.w.lanes, MEMORY[buffer.dtype]
+        self._changed(self.same_memory((buffer.name,)))
+        vector = vector_type(element, lanes)
+        rows = [self._to_memory(w.splat(x, lanes)) for x in values]
+        distance = lanes // 2
+        while distance:
+            numbers = [n + (lanes - distance) * bool(n & distance) for n in range(lanes)]
+            for i in range(lanes):
+                if i & distance:
+                    continue
+                pair = f"{vector} {rows[i]}, {vector} {rows[i + distance]}"
+                for shift in (0, distance):
+                    order = ", ".join([f"i32 {n + shift}" for n in numbers])
+                    line = f"shufflevector {pair}, <{lanes} x i32> <{order}>"
+                    rows[i + shift] = w.raw(line, w.depth)
+            distance //= 2
+        for lane, row in enumerate(rows):
+            pointer, _ = self._lane_address(buffer, flat, lane)
+            w.do(f"store {vector} {row}, ptr {pointer}, align {buffer.dtype.itemsize}")
+
     def _store_one(self, buffer: Buffer, flat: Affine, value: Value, mask: Value | None) -> None:
         """Store one value to one element; where the mask is false, to a place nobody reads."""
         w = self.w
@@ -315,6 +371,9 @@ class Memory:
         pointer, _ = self._address(buffer, start)
         element = MEMORY[buffer.dtype]
         vector, text = vector_type(element, lanes), self._to_memory(value)
+        if mask is None and buffer.name in self.streamed and w.fills_a_register(size):
+            self._stream(f"store {vector} {text}, ptr {pointer}", pointer, size)
+            return
         if mask is None:
             w.do(f"store {vector} {text}, ptr {pointer}, align {size}")
             self._remember(buffer, f"load {vector}, ptr {pointer}, align {size}", value)
@@ -323,6 +382,27 @@ class Memory:
             f"call void @llvm.masked.store.v{lanes}{_suffix(element)}.p0"
             f"({vector} {text}, ptr align {size} {pointer}, {mask})"
         )
+
+    def _stream(self, line: str, pointer: str, size: int) -> None:
+        """Store a whole register past the caches where it is aligned, as that needs."""
+        w, nbytes = self.w, self.w.vector_bytes
+        rest = self._behind(pointer, w.depth)
+        branch = w.open_branch(w.op(f"icmp eq i64 {rest}, 0", bool_, 1, w.depth))
+        w.do(f"{line}, align {nbytes}, !nontemporal {STREAM}")
+        first = w.other_branch(branch)
+        w.do(f"{line}, align {size}")
+        w.close_branch(branch, first, [])
+
+    def _behind(self, pointer: str, level: int) -> str:
+        address = self.w.raw(f"ptrtoint ptr {pointer} to i64", level)
+        return self.w.raw(f"and i64 {address}, {self.w.vector_bytes - 1}", level)
+
+    def behind_a_line(self, buffer: Buffer, flat: Affine) -> Value:
+        """Give how many elements a place is behind one where a register is aligned."""
+        pointer, level = self._address(buffer, flat)
+        shift = buffer.dtype.itemsize.bit_length() - 1
+        line = f"lshr i64 {self._behind(pointer, level)}, {shift}"
+        return self.w.op(line, int64, 1, level)
 
     def _scattered(self, buffer: Buffer, flat: Affine, value: Value, mask: Value | None) -> None:
         w, lanes, size = self.w, self.w.lanes, buffer.dtype.itemsize

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from stax.extent import same_shape
 from stax.graph import Node
 from stax.lowering.complex_math import Planes
 from stax.lowering.fourier import FourierPass
@@ -20,9 +21,9 @@ from stax.op import Op
 from stax.operators.callback import HostOp
 from stax.operators.fft import Fft
 from stax.operators.matrices import MatrixOp
-from stax.operators.reshape import reshape
-from stax.operators.shape import slice_in_dim
-from stax.trace import bind, results, type_of
+from stax.operators.reshape import Reshape, reshape
+from stax.operators.shape import Slice, slice_in_dim
+from stax.trace import Proxy, bind, results, type_of
 from stax.types import (
     ArrayType,
     Shape,
@@ -122,8 +123,22 @@ def nest_shape(node: Node) -> Shape:
 
 
 def joined(x: Planes) -> Any:
-    """Return planes as pairs of numbers."""
+    """Return planes as pairs of numbers: those that they were taken from, if they were."""
+    wholes = [_taken_from(plane, i) for i, plane in enumerate(x)]
+    if wholes[0] is not None and wholes[0] is wholes[1]:
+        return Proxy(wholes[0], x[0].owner)
     return bind(Pairs(), *x)
+
+
+def _taken_from(plane: Any, which: int) -> Node | None:
+    """Return the pairs of which a plane is the first or the second, or None."""
+    match plane.node if isinstance(plane, Proxy) else None:
+        case Node(Reshape(), (Node(Slice() as part, (whole,)) as taken,)):
+            shape = (*taken.type.shape[:-1], 2)
+            begins = part.starts == (*(0,) * (len(shape) - 1), which)
+            is_whole = begins and same_shape(shape, whole.type.shape) and set(part.strides) == {1}
+            return whole if is_whole and same_shape(plane.type.shape, shape[:-1]) else None
+    return None
 
 
 def taken_apart(x: Any) -> Planes:

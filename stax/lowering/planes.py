@@ -20,7 +20,7 @@ import numpy as np
 from stax.control import HoldsGraphs, with_graphs
 from stax.errors import LoweringError
 from stax.extent import product
-from stax.graph import Constant, Graph, Node, Project
+from stax.graph import Constant, Graph, Node, Project, held_graphs
 from stax.interpreters.lengths import renewed
 from stax.lowering import complex_math
 from stax.lowering.complex_math import Planes, choose, is_nan, multiply, number
@@ -91,15 +91,16 @@ def split_complex(graph: Graph) -> Graph:
 
 
 def _has_complex(graph: Graph) -> bool:
-    """Say whether a value of `graph`, or of a graph that it calls, is complex."""
+    """Say whether a value of `graph`, or of a graph that it calls or holds, is complex."""
     pending = [graph]
     while pending:
         current = pending.pop()
         for node in (*current.inputs, *current.nodes):
             if _is_complex(node.type):
                 return True
-            if isinstance(node.op, HoldsGraphs) and node.op.applied:
-                pending.append(node.op.applied)
+            if isinstance(node.op, HoldsGraphs):
+                called = node.op.applied
+                pending += [called] if called else held_graphs(node.op)
     return False
 
 
@@ -127,6 +128,8 @@ def _walk(trace: Trace, graph: Graph, args: list[Any]) -> list[Any]:
             values[node] = tuple(_walk(trace, inner, inputs))
         elif isinstance(node.op, Project):
             values[node] = results(inputs[0])[node.op.position]
+        elif isinstance(node.op, HoldsGraphs):
+            values[node] = _held(node.op, node, inputs)
         elif _is_complex(node.type) or any(isinstance(x, Planes) for x in inputs):
             values[node] = _split(node, inputs)
         else:
@@ -169,8 +172,6 @@ def _split(node: Node, inputs: list[Any]) -> Any:
             return _product(op, node, inputs)
         case Sort() as op:
             return _sorted(op, inputs)
-        case HoldsGraphs() as op:
-            return _held(op, node, inputs)
         case Carried():
             return inputs[0]
         case op if is_library_op(op):

@@ -3,14 +3,15 @@
 Afterwards there are no calls (their graphs are inlined), every reduction has an axis longer than 1,
 an outer product is a multiplication, a reduction of everything is done in two steps of which the
 first has many independent rows, complex numbers are pairs of real ones and random keys are numbers,
-sorts run along the last axis, scatters of 16-bit floats accumulate in float32, and each output has
-a value of its own to be stored: an input, a constant or a value returned twice is copied.  Exact
-but for the order of split reductions, which is a function of shapes alone.
+sorts by several keys run along the last axis, scatters of 16-bit floats accumulate in float32, and
+each output has a value of its own to be stored: an input, a constant or a value returned twice is
+copied.  Exact but for the order of split reductions, which is a function of shapes alone.
 """
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 from stax.control import HoldsGraphs, with_graphs
@@ -21,10 +22,12 @@ from stax.interpreters.lengths import numbered
 from stax.interpreters.simplify import simplify
 from stax.lowering.decisions import decided
 from stax.lowering.element import is_unit, static_size
+from stax.lowering.gemm import Laid, exact_float, laid_out
 from stax.lowering.keys import keys_as_numbers
 from stax.lowering.loops import carried_inputs
 from stax.lowering.outside import work_outside
 from stax.lowering.own import is_own_kernel
+from stax.lowering.part_kernel import can_part
 from stax.lowering.patches import as_product, form_of
 from stax.lowering.planes import split_complex
 from stax.lowering.split import Copy, split_reductions
@@ -41,32 +44,46 @@ from stax.operators.matrices import Carried
 from stax.operators.reshape import Reshape, Transpose, reshape
 from stax.operators.sort import Sort
 from stax.trace import Proxy, Trace, bind, results
-from stax.types import NUMERIC, SHORT_NAMES, accumulator, bool_, is_complex, is_float
+from stax.types import (
+    NUMERIC,
+    SHORT_NAMES,
+    ArrayType,
+    accumulator,
+    bool_,
+    float32,
+    int32,
+    int64,
+    is_complex,
+    is_float,
+)
 from stax.verify import verified
 
 # A product with a vector whose sums have fewer terms is computed by a loop inside a map.
-LONG_SUM = 16
+LONG_SUM = 4
 # What kernels compute with.
 COMPILED = frozenset(d for d in NUMERIC if not is_complex(d))
 
 
-def prepare(graph: Graph, known: int = 0) -> Graph:
+def prepare(graph: Graph, known: int = 0, outside: bool = True) -> Graph:
     """Return `graph` in the form that `fuse` takes; raises LoweringError where there is none.
 
     Lengths that its loops find are numbered from `known` on, in graphs that they hold as well.
+    Work is taken out of loops only if it may be done `outside`, where it needs more memory.
     """
     # Rewriting opens identities across what were boundaries, and an identity may turn an output
     # into an input, so outputs get memory of their own last.
-    whole = keys_as_numbers(_flat(work_outside(split_complex(graph))))
+    parts = split_complex(graph)
+    whole = keys_as_numbers(_flat(work_outside(parts) if outside else parts))
     flat = simplify(undo_transposes(simplify(whole)))
     flat, known = numbered(flat, known), known + len(flat.opens)
-    prepared = _own_outputs(_with_bodies(simplify(split_reductions(flat)), known))
+    laid = laid_out(_with_bodies(simplify(split_reductions(flat)), known, outside))
+    prepared = _own_outputs(laid)
     for node in (*prepared.inputs, *prepared.nodes):
         _check(node)
     return prepared
 
 
-def _with_bodies(graph: Graph, known: int) -> Graph:
+def _with_bodies(graph: Graph, known: int, outside: bool) -> Graph:
     """Return `graph` with the graphs that loops and choices hold prepared as well."""
     if not any(isinstance(node.op, HoldsGraphs) for node in graph.nodes):
         return graph
@@ -79,7 +96,7 @@ def _with_bodies(graph: Graph, known: int) -> Graph:
 
         def body(inner: Graph) -> Graph:
             carried = carried_inputs(op, next(numbers))
-            return prepare(small_updates_as_scatters(inner, carried), known)
+            return prepare(small_updates_as_scatters(inner, carried), known, outside)
 
         return bind(with_graphs(op, body), *inputs)
 
@@ -140,17 +157,19 @@ def _rewritten(op: Op, inputs: list[Any]) -> Any:
     match op:
         case Carried():
             return inputs[0]
+        case Laid():
+            return bind(Transpose(op.order), _rewritten(op.plain(), inputs))
         case Reduction():
             return _reduction(op, inputs[0])
         case Convolution():
             return _convolution(op, *inputs)
-        case DotGeneral() if not op.contracting[0]:
+        case DotGeneral() if _sums_nothing(op, inputs[0].type):
             return _outer_product(op, *inputs)
         case DotGeneral() if (vector := _vector_side(op, *inputs)) is not None:
             return _vector_product(op, inputs, vector)
         case DotGeneral():
             return _widened_product(op, *inputs)
-        case Sort() if op.axis != inputs[0].type.ndim - 1:
+        case Sort() if op.axis != inputs[0].type.ndim - 1 and not _parts(op, inputs):
             return _sort(op, inputs)
         case Scatter() if op.kind in ("add", "mul"):
             return _scatter(op, inputs)
@@ -171,16 +190,30 @@ def _convolution(op: Convolution, x: Any, w: Any) -> Any:
     decided(f"{op.name} of {x.type!r} and {w.type!r}: {form_of(op, w.type)}", x.owner.source)
     with Trace("convolution", "prepare") as trace:
         trace.source, trace.scope = x.owner.source, x.owner.scope
-        args = [trace.input(t) for t in (x.type, w.type)]
-        product = trace.finish([as_product(op, *args)])
+        operand, kernel = (trace.input(t) for t in (x.type, w.type))
+        product = trace.finish([as_product(op, operand, kernel, _near(x.node))])
     (result,) = inline(_flat(product), [x, w])
     return result
 
 
+def _near(x: Node) -> int | None:
+    """Return the axis of a transpose along which its operand lies in memory; None for others."""
+    match x.op:
+        case Transpose(permutation=permutation):
+            return permutation.index(len(permutation) - 1)
+    return None
+
+
+def _sums_nothing(op: DotGeneral, lhs: ArrayType) -> bool:
+    return all(is_unit(lhs.shape[a]) for a in op.contracting[0])
+
+
 def _outer_product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
-    """Multiply elements where nothing is summed."""
-    decided(f"{op.name} sums nothing: a multiplication", lhs.owner.source)
+    """Multiply elements where nothing is summed; contracted axes have length 1."""
     out = op.abstract_eval(lhs.type, rhs.type)
+    if op.contracting[0]:
+        op, lhs, rhs = _without_contracted(op, lhs, rhs)
+    decided(f"{op.name} sums nothing: a multiplication", lhs.owner.source)
     batches, free = len(op.batching[0]), op.free(lhs.type.ndim, rhs.type.ndim)
     places: list[Any] = []
     for x, side, first in ((lhs, 0, batches), (rhs, 1, batches + len(free.lhs))):
@@ -189,6 +222,20 @@ def _outer_product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
         wide = convert(x, out.dtype)
         places.append(_placed(wide, out.shape, [target[a] for a in range(x.type.ndim)]))
     return mul(*places)
+
+
+def _without_contracted(op: DotGeneral, lhs: Any, rhs: Any) -> tuple[DotGeneral, Any, Any]:
+    """Return a product without its contracted axes, which have length 1."""
+    kept = [
+        [a for a in range(x.type.ndim) if a not in axes]
+        for x, axes in zip((lhs, rhs), op.contracting, strict=True)
+    ]
+    lhs, rhs = (
+        reshape(x, tuple(x.type.shape[a] for a in axes))
+        for x, axes in zip((lhs, rhs), kept, strict=True)
+    )
+    batching = [tuple(map(axes.index, b)) for axes, b in zip(kept, op.batching, strict=True)]
+    return replace(op, contracting=((), ()), batching=(batching[0], batching[1])), lhs, rhs
 
 
 def _vector_side(op: DotGeneral, lhs: Any, rhs: Any) -> int | None:
@@ -235,6 +282,13 @@ def _vector_product(op: DotGeneral, operands: list[Any], side: int) -> Any:
 def _widened_product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
     """Multiply floats in the type in which their products are summed, and round once."""
     out, wide = op.abstract_eval(lhs.type, rhs.type), op.accumulates(lhs.type.dtype, rhs.type.dtype)
+    exact = exact_float(op, lhs.type, rhs.type)
+    if exact is not None:
+        decided(f"{op.name} of {lhs.type!r} and {rhs.type!r}: exact in {exact.name}, by BLAS")
+        plain = DotGeneral(op.contracting, op.batching, None, op.precision)
+        product = _product(plain, convert(lhs, exact), convert(rhs, exact))
+        whole = convert(product, int32 if exact == float32 else int64)
+        return convert(whole, out.dtype, out.weak)
     if not is_float(wide) or {lhs.type.dtype, rhs.type.dtype, out.dtype} == {wide}:
         return _product(op, lhs, rhs)
     plain = DotGeneral(op.contracting, op.batching, None, op.precision)
@@ -245,11 +299,12 @@ def _widened_product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
 def _product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
     """Give a product whose groups of axes do not merge operands that do.
 
-    The groups are batch, free and contracted axes.
+    The groups are batch, free and contracted axes; matrices lie side by side in no batch axis.
     """
     free = op.free(lhs.type.ndim, rhs.type.ndim)
     groups = [(op.batching[i], free[i], op.contracting[i]) for i in (0, 1)]
-    if all(_is_run(axes) for side in groups for axes in side):
+    ends = (_ends_in(x.type, axes) for x, axes in zip((lhs, rhs), op.batching, strict=True))
+    if all(_is_run(axes) for side in groups for axes in side) and not any(ends):
         return bind(op, lhs, rhs)
     moved = [
         bind(Transpose(tuple(a for axes in side for a in axes)), x)
@@ -258,6 +313,11 @@ def _product(op: DotGeneral, lhs: Any, rhs: Any) -> Any:
     batch = tuple(range(len(op.batching[0])))
     summed = [tuple(range(x.type.ndim - len(op.contracting[0]), x.type.ndim)) for x in moved]
     return bind(DotGeneral((summed[0], summed[1]), (batch, batch), op.dtype, op.precision), *moved)
+
+
+def _parts(op: Sort, operands: list[Any]) -> bool:
+    """Say whether a sort takes rows as they lie."""
+    return can_part([x.type.dtype for x in operands], op.num_keys)
 
 
 def _sort(op: Sort, operands: list[Any]) -> Any:
@@ -284,6 +344,11 @@ def _scatter(op: Scatter, inputs: list[Any]) -> Any:
 
 def _is_run(axes: tuple[int, ...]) -> bool:
     return all(b == a + 1 for a, b in itertools.pairwise(axes))
+
+
+def _ends_in(type_: ArrayType, axes: tuple[int, ...]) -> bool:
+    """Say whether the last axis that is longer than 1 is one of `axes`."""
+    return max((a for a, n in enumerate(type_.shape) if not is_unit(n)), default=None) in axes
 
 
 def _placed(x: Any, shape: Any, axes: list[int]) -> Any:

@@ -1,9 +1,10 @@
 """How the nest of a region is run: its layout, its stages, and what is kept between them.
 
 The layout follows memory.  A region that reduces its last axis runs *by rows*: a parallel loop over
-the axes that are kept, vector loops along the row.  One that keeps its last axis runs *by columns*:
-a parallel loop over blocks of columns, a serial loop down the rows, vector loops across the block.
-A region without reductions is a *map*.
+the axes that are kept, vector loops along the row.  Rows that fill no vector are *short rows*:
+vectors go across many of them, and each row is unrolled.  A region that keeps its last axis runs
+*by columns*: a parallel loop over blocks of columns, a serial loop down the rows, vector loops
+across the block.  A region without reductions is a *map*.
 
 A value that needs a finished reduction belongs to a later *stage*, which is another pass along the
 same row; what several stages use is computed again, or kept in scratch if that is dear.
@@ -18,15 +19,26 @@ from dataclasses import dataclass, field
 from stax.extent import Dimension
 from stax.graph import Node
 from stax.lowering import loop_ir as ir
-from stax.lowering.element import canonical, gathered, static_size
-from stax.lowering.fuse import Fusion, Read, Region, axis_var, computes, is_pointwise, price
-from stax.lowering.own import row_major
+from stax.lowering.element import canonical, gathered, is_unit, static_size
+from stax.lowering.fuse import (
+    MATH_PRICE,
+    UNBOUNDED,
+    Fusion,
+    Read,
+    Region,
+    axis_var,
+    computes,
+    is_pointwise,
+    price,
+)
+from stax.lowering.gemm import row_major
 from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.contract import DotGeneral
 from stax.operators.random import RandomBits
 from stax.operators.reduce import ArgExtreme
 from stax.operators.reshape import Reshape
 from stax.operators.shape import Iota
+from stax.types import is_float
 
 KEEP_FROM = 8  # simple operations that a second computation may cost before it is kept
 SPILL_FROM = 24  # the same where keeping means storing a whole array
@@ -36,6 +48,16 @@ COLUMN_BLOCKS = (64, 512)
 # Rows shorter than this are run several at a time; an axis shorter than that fills no vector.
 SHORT_ROW = 32
 SHORT_AXIS = 8
+# Rows that are unrolled: their lengths at most, also where whole rows are stored, and the
+# operations, all of which are in one loop body.
+SHORT_REDUCED, SHORT_STORED = 15, 3
+UNROLLED = 256
+# Rows that vectors go across where what they read can be staged.
+STAGED_ROW = 64
+# Both sides of what is turned in registers, at least.
+TURNED = 16
+# Beyond this, a column of a tile may have more lines than a cache has room for where they lie.
+TURNED_BYTES = 1 << 21
 
 
 class Layout(enum.Enum):
@@ -43,6 +65,7 @@ class Layout(enum.Enum):
 
     MAP = "map"
     ROWS = "rows"
+    SHORT_ROWS = "short rows"
     COLUMNS = "columns"
 
 
@@ -54,7 +77,8 @@ class Schedule:
     stages a full value is read; `kept` are full values held in scratch, `kept_outer` outer values
     that later stages or the result need.  A map is flat, or repeats with a `period`: then
     `repeated` says which values it reads per row (True) or per column.  `tile` is two axes to run
-    in blocks, the second with vectors along it.
+    in blocks, the second with vectors along it.  `staged` are values that short rows, or
+    the vectors of a tile, read a row apart, and at which axes: they are laid out in scratch.
     """
 
     region: Region
@@ -67,6 +91,7 @@ class Schedule:
     full_uses: dict[Node, set[int]] = field(default_factory=dict)
     needed: set[Node] = field(default_factory=set)
     kept: dict[Node, int] = field(default_factory=dict)
+    staged: tuple[tuple[Node, tuple[int, ...]], ...] = ()
 
     @property
     def can_compute_once(self) -> bool:
@@ -123,26 +148,111 @@ def work_of(node: Node) -> int:
 
 def schedule(fusion: Fusion, region: Region) -> Schedule:
     """Decide how `region` runs; may add targets to it (values that are kept in memory)."""
-    axes = region.axes
-    if not axes:
-        layout = Layout.MAP
-    else:
-        layout = Layout.ROWS if axes[-1] == len(region.shape) - 1 else Layout.COLUMNS
-    plan = Schedule(region, layout)
+    plan = Schedule(region, _layout(region))
     local = {n: _local_reads(fusion, region, n) for n in region.nodes}
     _find_needed(plan, local)
     _find_stages(plan, local)
     _find_uses(plan, local)
-    if layout is not Layout.MAP:
+    if plan.layout in (Layout.ROWS, Layout.COLUMNS):
         _choose_kept(fusion, plan, local)
-    elif len(region.shape) > 1:
+    if plan.layout in (Layout.ROWS, Layout.SHORT_ROWS) and not plan.kept:
+        plan.staged = _staged(fusion, plan)
+        plan.layout = Layout.SHORT_ROWS if plan.staged else plan.layout
+    if plan.layout is Layout.MAP and len(region.shape) > 1:
         repeated = _repeated(fusion, plan)
         if repeated is not None:
             plan.is_flat, plan.repeated = True, repeated
             plan.period = region.shape[-1] if repeated else 0  # type: ignore[assignment]
         else:
             plan.tile = tile_of(fusion, plan.needed, region)
+            plan.staged = _turned(fusion, plan)
     return plan
+
+
+def _layout(region: Region) -> Layout:
+    if not region.axes:
+        return Layout.MAP
+    if region.axes[-1] != len(region.shape) - 1:
+        return Layout.COLUMNS
+    return Layout.SHORT_ROWS if _has_short_rows(region) else Layout.ROWS
+
+
+def _has_short_rows(region: Region) -> bool:
+    """Say whether vectors across rows, whose elements lie a row apart, beat those along a row."""
+    row, outer = tuple(region.shape[a] for a in region.axes or ()), region.outer
+    if not outer or not all(isinstance(n, int) for n in row):
+        return False
+    length = static_size(row)
+    most = SHORT_REDUCED
+    if any(map(region.holds_full, region.targets)):
+        # Elements are stored one by one, which only work along a row is worth.
+        is_dear = any(MATH_PRICE <= price(n.op) < UNBOUNDED for n in region.nodes)
+        most = SHORT_AXIS if is_dear else SHORT_STORED
+    is_long = not isinstance(outer[-1], int) or outer[-1] >= 2 * SHORT_REDUCED
+    is_small = region.weight * length <= UNROLLED
+    is_wide = all(n.type.dtype.itemsize >= 4 for n in (*region.reads, *region.targets))
+    return 0 < length <= most and is_long and is_small and is_wide
+
+
+def _staged(fusion: Fusion, plan: Schedule) -> tuple[tuple[Node, tuple[int, ...]], ...]:
+    """Return what has to be staged for vectors across rows of one pass; nothing if it is no gain.
+
+    With vectors along such rows, taking the lanes of each sum together would set the pace.
+    """
+    region, shape = plan.region, plan.region.shape
+    if region.axes != (len(shape) - 1,) or len(shape) < 3 or not all(map(_is_known, shape)):
+        return ()
+    lead, across = len(shape) - 3, len(shape) - 2
+    is_fit = shape[-1] <= STAGED_ROW and shape[across] >= SHORT_ROW
+    nodes = [n for n in region.nodes if n in plan.needed]
+    is_one_pass = all(plan.stage[n] == 0 for n in nodes if plan.is_full(n))
+    is_plain = all(is_pointwise(n.op) or isinstance(n.op, Reduction) for n in nodes)
+    if not (is_fit and is_one_pass and is_plain) or shape[lead] < SHORT_ROW:
+        return ()
+    if any(map(region.holds_full, region.targets)):
+        return ()
+    found: dict[tuple[Node, tuple[int, ...]], None] = {}
+    axes = {axis_var(a): a for a in range(len(shape)) if a != lead}
+    for read in _memory_reads(fusion, plan.needed, region):
+        source = read.source
+        if not fusion.in_memory(source, region):
+            return ()
+        if place_stride(read, axis_var(across)) in (0, 1, -1):
+            continue
+        pairs = zip(read.place, source.type.shape, strict=True)
+        place = [component for component, length in pairs if not is_unit(length)]
+        if not all(isinstance(c, ir.Var) and c in axes for c in place):
+            return ()
+        found[source, tuple(axes[c] for c in place if isinstance(c, ir.Var))] = None
+    return tuple(found)
+
+
+def _turned(fusion: Fusion, plan: Schedule) -> tuple[tuple[Node, tuple[int, ...]], ...]:
+    """Return what a tiled map reads along the other axis of its tiles, and just there."""
+    if plan.tile is None or any(static_size((plan.region.shape[a],)) < TURNED for a in plan.tile):
+        return ()
+    found: dict[tuple[Node, tuple[int, ...]], None] = {}
+    axes = {axis_var(a): a for a in range(len(plan.region.shape))}
+    for read in _memory_reads(fusion, plan.needed, plan.region):
+        strides = [place_stride(read, axis_var(a)) for a in plan.tile]
+        if strides[0] not in (1, -1) or strides[1] in (0, 1, -1) or not _is_turned(read.source):
+            continue
+        pairs = zip(read.place, read.source.type.shape, strict=True)
+        place = [component for component, length in pairs if not is_unit(length)]
+        if all(isinstance(c, ir.Var) and c in axes for c in place):
+            found[read.source, tuple(axes[c] for c in place if isinstance(c, ir.Var))] = None
+    return tuple(found)
+
+
+def _is_turned(node: Node) -> bool:
+    """Say whether a value is large, and a vector of it no longer than a block."""
+    dtype = node.type.dtype
+    nbytes = static_size(node.type.shape) * int(dtype.itemsize)
+    return nbytes >= TURNED_BYTES and (dtype.itemsize >= 4 or is_float(dtype))
+
+
+def _is_known(length: Dimension) -> bool:
+    return isinstance(length, int) and length > 0
 
 
 def _local_reads(fusion: Fusion, region: Region, node: Node) -> list[Node]:
@@ -315,7 +425,8 @@ def _pair_stride(read: Read, axis: ir.Var) -> int | None:
     The other part lies in the same lines of the cache.
     """
     stride = place_stride(read, axis)
-    is_part = read.source.type.shape[-1:] == (2,) and isinstance(read.place[-1], ir.Const)
+    *_, last = read.source.type.shape or (0,)
+    is_part = isinstance(last, int) and last == 2 and isinstance(read.place[-1], ir.Const)
     return stride // 2 if is_part and stride is not None and stride % 2 == 0 else stride
 
 
@@ -370,8 +481,9 @@ def column_block(columns: Dimension) -> int:
     """Return how many columns a task of a by-columns kernel takes, a function of their number."""
     if not isinstance(columns, int):
         return COLUMN_BLOCKS[0]
+    # The wider a block, the longer the stretches of memory that are read of each row.
     low, high = COLUMN_BLOCKS
-    wanted = max(low, min(high, columns // 4))
+    wanted = max(low, min(high, columns // 2))
     count = max(1, columns // wanted if wanted < high else -(-columns // high))
     # Blocks of one size, so that little is computed twice where they overlap.
     return max(1, min(columns, -(-columns // (8 * count)) * 8))

@@ -158,3 +158,21 @@ def test_empty_and_scalar_programs() -> None:
     assert regions(lambda x: x + 1, np.float32(1)) == 1
     assert regions(lambda: ()) == 0
     assert regions(lambda x: x * 2, normal(0, 3)) == 1
+
+
+def test_a_large_value_is_computed_again_where_that_reads_one_array() -> None:
+    """A store and a load of what no cache holds cost more than some operations."""
+
+    def sums(x: Any, y: Any) -> Any:
+        z = snp.tanh(x) * y
+        return z.sum(0), z.sum(1)
+
+    small, large = normal(64, 64), normal(1024, 1100)
+    assert len(fusion_of(lambda x: sums(x, 2), small).stored) == 3
+    assert len(fusion_of(lambda x: sums(x, 2), large).stored) == 2
+    assert len(fusion_of(sums, large, normal(1024, 1100, seed=1)).stored) == 3
+    # A result is in memory, and what is read at other places would be computed many times.
+    assert len(fusion_of(lambda x: ((z := snp.tanh(x)), z.sum(0), z.sum(1)), large).stored) == 3
+    assert len(fusion_of(lambda x: (z := snp.tanh(x))[1:] + z[:-1] * x[1:], large).stored) == 2
+    for found, want in zip(stax.jit(sums)(large, 2), sums(large, 2), strict=True):
+        np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-3)

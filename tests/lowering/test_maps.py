@@ -69,3 +69,38 @@ def test_empty_axes() -> None:
 def test_values_at_the_point_are_flat() -> None:
     plan = plan_of(lambda x: snp.exp(x) * 2, normal(100, 3))
     assert (plan.is_flat, plan.period, plan.tile) == (True, 0, None)
+
+
+TURNED: dict[str, Any] = {
+    "copied": lambda x: x.T,
+    "added": lambda x: x.T * x.T + x.T,
+    "computed before": lambda x: snp.tanh(x).T,
+    "computed after": lambda x: snp.tanh(x.T * 2) + 1,
+    "reduced": lambda x: (snp.exp(x).T * 2).max(-1),
+    "in a batch": lambda x: snp.sin(snp.stack([x, 2 * x])).transpose(2, 0, 1),
+}
+
+
+@pytest.mark.parametrize("shape", [(17, 40), (64, 64), (33, 257)])
+@pytest.mark.parametrize("name", TURNED)
+def test_blocks_are_transposed_in_scratch(
+    name: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stax.lowering.schedule.TURNED_BYTES", 0)
+    for dtype in ("float32", "float64", "float16", "int8"):
+        with stax.enable_x64():
+            x = (normal(*shape) * 3).astype(dtype)
+            found = stax.jit(TURNED[name])(x)
+            with stax.disable_jit():
+                want = TURNED[name](snp.asarray(x))
+        a, b = (np.asarray(z).astype("float64") for z in (found, want))
+        near = 2e-3 if dtype in ("float16", "int8") else 1e-5
+        np.testing.assert_allclose(a, b, rtol=near, atol=near)
+
+
+def test_what_only_a_transpose_reads_is_computed_there() -> None:
+    x = normal(100, 70)
+    assert len(fusion_of(lambda x: snp.exp(snp.sin(x)).T + 1, x).regions) == 1
+    both = fusion_of(lambda x: (y := snp.sin(x), y.T + 1), x)
+    assert len(both.regions) == 2
+    assert "transposed in scratch" in str(stax.inspect.explain(lambda x: x.T + 1)(normal(800, 900)))

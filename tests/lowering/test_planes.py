@@ -281,3 +281,19 @@ def test_results_are_complex_arrays_of_the_users_types() -> None:
         assert (out["sum"].dtype, out["sum"].weak_type) == (np.complex64, False)
         assert (out["weak"].dtype, out["weak"].weak_type) == (np.complex128, True)
     assert complex(out["weak"]) == 4j
+
+
+def test_complex_numbers_only_inside_of_a_loop() -> None:
+    """Also where they are the same in every step, and so are computed before it."""
+
+    def turned(x: Any, angles: Any) -> Any:
+        def step(carry: Any, row: Any) -> Any:
+            z = lax.complex(row, carry) * snp.exp(lax.complex(angles * 0, angles))
+            return carry + z.real, z.imag
+
+        return lax.scan(step, x[0], x)
+
+    x = np.random.default_rng(0).normal(size=(5, 9)).astype(np.float32)
+    graph = stax.make_graph(turned)(x, x[1])
+    for got, want in zip(stax.jit(turned)(x, x[1]), evaluate(graph, [x, x[1]]), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

@@ -9,12 +9,13 @@ from hypothesis import given, settings, strategies as st
 
 import stax
 import stax.numpy as snp
-from stax import types
+from stax import lax, types
 from stax.control import call
 from stax.errors import LoweringError
 from stax.graph import Constant, Graph, Input
 from stax.interpreters.evaluate import evaluate
 from stax.lowering.prepare import prepare
+from stax.operators.sort import Sort
 from stax.trace import bind
 from stax.types import ArrayType
 from tests.effects import Unordered
@@ -73,12 +74,19 @@ def test_axes_of_products_are_brought_in_order() -> None:
     )
 
 
-def test_sorts_go_along_the_last_axis() -> None:
+def test_sorts_by_several_keys_go_along_the_last_axis() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return lax.sort((x, y), 0, num_keys=2)
+
+    graph = prepared(function, normal(5, 3), normal(5, 3))
+    assert [n.op.axis for n in graph.nodes if isinstance(n.op, Sort)] == [1]
+    x, y = normal(5, 3), normal(5, 3)
+    assert_same_bits(evaluate(graph, [x, y]), function(x, y))
+
+
+def test_sorts_by_one_key_take_rows_as_they_lie() -> None:
     graph = prepared(lambda x: snp.sort(x, 0), normal(5, 3))
-    (sort,) = [n.op for n in graph.nodes if n.op.name == "sort"]
-    assert sort.axis == 1
-    x = normal(5, 3)
-    assert_same_bits(evaluate(graph, [x]), [np.sort(x, 0)])
+    assert [n.op.axis for n in graph.nodes if isinstance(n.op, Sort)] == [0]
 
 
 def test_what_kernels_cannot_hold() -> None:

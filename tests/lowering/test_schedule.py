@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import stax
 import stax.numpy as snp
 from stax.extent import symbol
 from stax.lowering.fuse import Fusion
@@ -39,6 +41,35 @@ def scheduled(function: Any, *args: Any) -> tuple[Fusion, Schedule]:
 )
 def test_layouts(function: Any, layout: Layout) -> None:
     assert scheduled(function, normal(16, 32))[1].layout is layout
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "layout"),
+    [
+        (lambda x: x.sum(1), (64, 3), Layout.SHORT_ROWS),
+        (lambda x: x.sum(1), (64, 15), Layout.SHORT_ROWS),
+        (lambda x: x.sum(1), (64, 16), Layout.ROWS),
+        (lambda x: x.sum((1, 2)), (64, 2, 3), Layout.SHORT_ROWS),
+        (lambda x: x.sum(1), (16, 3), Layout.ROWS),  # too few rows to fill vectors
+        (lambda x: x.astype("float16").sum(1), (64, 3), Layout.ROWS),  # no gathers of so little
+        (lambda x: x - x.mean(1, keepdims=True), (64, 3), Layout.SHORT_ROWS),
+        (lambda x: x - x.mean(1, keepdims=True), (64, 7), Layout.ROWS),  # strided stores
+        (softmax, (64, 7), Layout.SHORT_ROWS),  # which exponentials pay for
+    ],
+)
+def test_rows_that_fill_no_vector(function: Any, shape: tuple[int, ...], layout: Layout) -> None:
+    assert scheduled(function, normal(*shape))[1].layout is layout
+
+
+@pytest.mark.parametrize("shape", [(100, 3), (3, 65, 2, 2), (1030, 13), (40, 1, 5)])
+def test_short_rows_agree_with_the_evaluator(shape: tuple[int, ...]) -> None:
+    def function(x: Any) -> Any:
+        shares = softmax(x)
+        return shares, x.max(-1), snp.sqrt((x * x).sum((0, -1))), (shares * 2).prod(-1)
+
+    x = normal(*shape)
+    for compiled, expected in zip(stax.jit(function)(x), function(x), strict=True):
+        np.testing.assert_allclose(compiled, expected, rtol=1e-5)
 
 
 def test_stages_count_the_reductions_before() -> None:
