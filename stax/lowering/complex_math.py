@@ -370,18 +370,19 @@ def log1p(z: Planes) -> Planes:
 
 
 def power(x: Planes, y: Planes) -> Planes:
-    """Return `x` to the power `y`; of 0, 0 for positive powers, 1 for the power 0, else NaN."""
+    """Return `x` to the power `y`; of 0, 0 if the power's real part is positive, 1 for the power 0,
+    else NaN."""
     c, d = y
     size, turn = length(x), ops.atan2(x.imag, x.real)
     at_zero = equal(x, number(x, 0))
     safe = select(at_zero, like(size, 1), size)
     logarithm = _finish_log(*_log_length(select(at_zero, safe, x.real), x.imag))
     result_size = mul(ops.power(safe, c), ops.exp(neg(mul(d, turn))))
-    angle = add(mul(c, turn), mul(d, logarithm))
+    # A real power of something infinite has an angle.
+    angle = add(mul(c, turn), select(_is_zero(d), d, mul(d, logarithm)))
     sine = mul(result_size, ops.sin(angle))
     found = Planes(mul(result_size, ops.cos(angle)), select(_is_zero(angle), angle, sine))
-    positive = and_(_above(c, 0), _is_zero(d))
-    of_zero = choose(positive, number(x, 0), number(x, complex(math.nan, math.nan)))
+    of_zero = choose(_above(c, 0), number(x, 0), number(x, complex(math.nan, math.nan)))
     found = choose(at_zero, of_zero, found)
     return choose(equal(y, number(y, 0)), number(x, 1), found)
 

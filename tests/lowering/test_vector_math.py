@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from stax.lowering.vector_math import ARITY, FUNCTIONS, INLINE_LIMIT, MathLibrary, type_text
+from stax.lowering.vector_math import ARITY, FUNCTIONS, INLINE_LIMIT, MathLibrary
+from stax.lowering.vector_math.emit import vector_type
 
 FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
@@ -128,10 +129,11 @@ def _quiet_and_precise() -> Iterator[None]:
         yield
 
 
-def module_text(name: str, dtype: np.dtype, lanes: int) -> str:
+def module_text(name: str, dtype: np.dtype, lanes: int, avx512: bool = False) -> str:
     """Return a module whose kernel applies one function along arrays."""
-    library = MathLibrary()
-    vector, scalar = type_text(dtype, lanes), type_text(dtype, 1)
+    library = MathLibrary(avx512)
+    scalar = {4: "float", 8: "double"}[dtype.itemsize]
+    vector = vector_type(scalar, lanes)
     symbol = library.call(name, dtype, lanes)
     numbers = range(ARITY[name])
     common = {"vector": vector, "scalar": scalar, "alignment": dtype.itemsize}
@@ -147,11 +149,13 @@ def module_text(name: str, dtype: np.dtype, lanes: int) -> str:
 
 
 @functools.cache
-def compiled(name: str, dtype: np.dtype, lanes: int, inline: bool = True) -> Callable:
+def compiled(
+    name: str, dtype: np.dtype, lanes: int, inline: bool = True, avx512: bool = False
+) -> Callable:
     """Compile one function for this processor, as a function of NumPy arrays."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(module_text(name, dtype, lanes))
+    module = llvm.parse_assembly(module_text(name, dtype, lanes, avx512))
     module.verify()
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(),
@@ -402,6 +406,24 @@ def test_huge_angles_and_multiples_of_half_pi(name: str, dtype: np.dtype) -> Non
         spacing = np.spacing(dtype.type(abs(float(exact))))
         error = abs(mpmath.mpf(float(result)) - exact) / mpmath.mpf(float(spacing))
         assert error <= 2.5, (float(argument), float(result))
+
+
+@pytest.mark.skipif(
+    not llvm.get_host_cpu_features().get("avx512f"), reason="the processor has no AVX-512"
+)
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64])
+@pytest.mark.parametrize("name", ["exp", "exp2", "logistic", "log", "tanh", "erf", "expm1"])
+def test_instructions_on_exponents_give_the_same_bits(name: str, dtype: np.dtype) -> None:
+    kind = f"uint{8 * dtype.itemsize}"
+    draw = np.random.default_rng(0)
+    patterns = draw.integers(0, np.iinfo(kind).max, 1 << 16, dtype=kind, endpoint=True)
+    edges = np.array([0.0, np.inf, np.nan, np.finfo(dtype).tiny / 8, 87.4, 104.5, 745.2], dtype)
+    usual = draw.uniform(-120, 120, 1 << 16).astype(dtype)
+    x = np.concatenate([patterns.view(dtype), usual, edges, -edges, 1e4 * edges, -1e4 * edges])
+    lanes = 64 // dtype.itemsize
+    found, want = (compiled(name, dtype, lanes, avx512=flag)(x) for flag in (True, False))
+    same = (found.view(kind) == want.view(kind)) | (np.isnan(found) & np.isnan(want))
+    assert same.all(), (x[~same][:3], found[~same][:3], want[~same][:3])
 
 
 def test_a_definition_appears_once_and_is_inlined_only_when_rare() -> None:

@@ -108,11 +108,6 @@ _LONG = 250
 _KINDS = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 
 
-def type_text(dtype: np.dtype, lanes: int) -> str:
-    """Spell the LLVM type of `lanes` values of `dtype`, which is float32 or float64."""
-    return vector_type(_kind(dtype), lanes)
-
-
 def _kind(dtype: np.dtype) -> str:
     kind = _KINDS.get(np.dtype(dtype))
     if kind is None:
@@ -143,8 +138,8 @@ class _Definition:
 
 
 @functools.cache
-def _define(name: str, kind: str, lanes: int) -> _Definition:
-    emitter = Emitter(kind, lanes)
+def _define(name: str, kind: str, lanes: int, avx512: bool) -> _Definition:
+    emitter = Emitter(kind, lanes, avx512)
     formula = _FORMULAS[name] if name in _FORMULAS else _SPECIAL[name][1]
     arguments = [emitter.argument(letter) for letter in "xyzu"[: ARITY[name]]]
     result = formula(emitter, *arguments)
@@ -163,9 +158,13 @@ def _define(name: str, kind: str, lanes: int) -> _Definition:
 
 
 class MathLibrary:
-    """The mathematical functions that one LLVM module uses, each defined once."""
+    """The mathematical functions that one LLVM module uses, each defined once.
 
-    def __init__(self) -> None:
+    With `avx512` they use its instructions on exponents, which give the same bits sooner.
+    """
+
+    def __init__(self, avx512: bool = False) -> None:
+        self._avx512 = avx512
         self._uses: Counter[tuple[str, str, int]] = Counter()
         self._declarations: set[str] = set()
 
@@ -192,8 +191,11 @@ class MathLibrary:
     @property
     def externals(self) -> tuple[str, ...]:
         """The C functions that are called through global pointers."""
-        found = {name for key in self._needed() for name in _define(*key).externals}
+        found = {name for key in self._needed() for name in self._define(key).externals}
         return tuple(sorted(found))
+
+    def _define(self, key: tuple[str, str, int]) -> _Definition:
+        return _define(*key, self._avx512)
 
     def _needed(self) -> dict[tuple[str, str, int], int]:
         """Return every function that is used, in the module or by another, and how often."""
@@ -201,7 +203,7 @@ class MathLibrary:
         pending = list(needed)
         while pending:
             _, _, lanes = key = pending.pop()
-            for name, kind in _define(*key).calls:
+            for name, kind in self._define(key).calls:
                 inner = (name, kind, lanes)
                 if inner not in needed:
                     pending.append(inner)
@@ -215,7 +217,7 @@ class MathLibrary:
         definitions: dict[str, None] = {}
         needed = self._needed()
         for key in sorted(needed):
-            definition = _define(*key)
+            definition = self._define(key)
             declarations |= set(definition.constants)
             declarations |= definition.declarations
             for cold in definition.cold_functions:

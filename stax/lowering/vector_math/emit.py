@@ -29,6 +29,9 @@ FLOAT_OF = {"i32": "float", "i64": "double"}
 MANTISSA_BITS = {"float": 23, "double": 52}
 EXPONENT_BIAS = {"float": 127, "double": 1023}
 SIGN_BIT = {"float": -(2**31), "double": -(2**63)}
+_SIZES = {"float": 4, "double": 8}
+# Which mantissa AVX-512 gives, and of what.
+_FROM_THREE_QUARTERS, _NAN_IF_NEGATIVE = 0b0011, 0b1000
 # Adding 1.5 * 2^mantissa rounds to an integer and leaves it in the low bits of the sum.
 ROUND_TO_INTEGER = {"float": 1.5 * 2.0**23, "double": 1.5 * 2.0**52}
 
@@ -187,9 +190,10 @@ Operand = Value | float | int
 class Emitter:
     """The instructions of one function, and the intrinsics they need declared."""
 
-    def __init__(self, kind: str, lanes: int) -> None:
+    def __init__(self, kind: str, lanes: int, avx512: bool = False) -> None:
         self.kind = kind
         self.lanes = lanes
+        self.avx512 = avx512
         self.lines: list[str] = []
         self.block = "entry"
         self.declarations: set[str] = set()
@@ -284,6 +288,33 @@ class Emitter:
         symbol = f"@llvm.vector.reduce.or.v{self.lanes}i1"
         self.declarations.add(f"declare i1 {symbol}({condition.type})")
         return self.define("i1", f"call i1 {symbol}({condition.type} {condition.text})").text
+
+    def has_exponents(self, kind: str) -> bool:
+        """Say whether the processor has instructions on exponents, for vectors of this type."""
+        return self.avx512 and self.lanes * _SIZES[kind] == 64
+
+    def scaled(self, y: Operand, n: Value) -> Value:
+        """Return y 2^n, rounded once, where `has_exponents` holds; n is a whole number."""
+        return self._on_exponents("scalef", n.kind, self.typed(y, n.kind), self.typed(n, n.kind))
+
+    def exponent(self, x: Value) -> Value:
+        """Return floor(log2 |x|), of 0 -infinity; where `has_exponents` holds."""
+        return self._on_exponents("getexp", x.kind, self.typed(x, x.kind))
+
+    def mantissa(self, x: Value) -> Value:
+        """Return x 2^-n in [3/4, 3/2), or NaN for a negative x; where `has_exponents` holds."""
+        choice = _FROM_THREE_QUARTERS | _NAN_IF_NEGATIVE
+        return self._on_exponents("getmant", x.kind, self.typed(x, x.kind), f"i32 {choice}")
+
+    def _on_exponents(self, name: str, kind: str, *operands: str) -> Value:
+        vector = vector_type(kind, self.lanes)
+        symbol = f"@llvm.x86.avx512.mask.{name}.p{'s' if kind == 'float' else 'd'}.512"
+        mask, rounding = f"i{self.lanes} -1", "i32 4"  # no lane left out, rounding as ever
+        arguments = [*operands, f"{vector} poison", mask, rounding]
+        types = [argument.rpartition(" ")[0] for argument in arguments]
+        types = [vector if t.startswith(vector) else t for t in types]
+        self.declarations.add(f"declare {vector} {symbol}({', '.join(types)})")
+        return self.define(kind, f"call {vector} {symbol}({', '.join(arguments)})")
 
     def where_huge(self, name: str, x: Value, fast: Value, limit: float) -> Value:
         """Return `fast`, but what the C library's `name` says in the lanes where |x| >= limit.
@@ -424,6 +455,8 @@ class Emitter:
 
     def two_to_the(self, shifted: Value, bias: int = 0) -> Value:
         """Build 2^(n + bias) from `shifted` = n + ROUND_TO_INTEGER, whose low bits hold n."""
+        if not bias and self.has_exponents(shifted.kind):
+            return self.scaled(1.0, shifted - ROUND_TO_INTEGER[shifted.kind])
         mantissa = MANTISSA_BITS[shifted.kind]
         exponent = (EXPONENT_BIAS[shifted.kind] + bias) << mantissa
         return ((shifted.bits << mantissa) + exponent).as_float

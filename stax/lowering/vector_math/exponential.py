@@ -8,7 +8,8 @@ Manual for the Elementary Functions, 1980), the first of them exact.
 Two rules keep the edges right.  Arguments are clamped by compare and select in the order that lets
 NaN through, and 2^n always multiplies: adding n to the exponent field of the result would turn NaN
 into a number.  Where a result may overflow or be subnormal, 2^n is applied as two factors, so that
-it rounds once, in the last product.
+it rounds once, in the last product.  Where it is 0 the last factor is 0 as well: a product that
+underflows takes a hundred times as long, and masks make many of them.
 
 Coefficients: minimax by the Remez exchange in 50-digit arithmetic, then rounded to the format.
 Errors in the comments are relative to the function approximated.
@@ -89,8 +90,9 @@ _EXP2_SHORT = (
 )
 
 # Beyond these arguments the result is 0, or infinite, or has reached its limit.
-_EXP_RANGE = {"float": (-104.5, 89.0), "double": (-746.0, 710.0)}
-_EXP2_RANGE = {"float": (-151.0, 129.0), "double": (-1076.0, 1025.0)}
+_EXP_RANGE = {"float": (-104.0, 89.0), "double": (-745.25, 710.0)}
+_EXP2_RANGE = {"float": (-150.0, 129.0), "double": (-1075.0, 1025.0)}
+FAR = {"float": -3000.0, "double": -30000.0}
 _EXPM1_RANGE = {"float": (-20.0, 89.0), "double": (-40.0, 710.0)}
 _TANH_LIMIT = {"float": 9.125, "double": 20.0}
 _SINH_LIMIT = {"float": 90.0, "double": 711.0}
@@ -112,6 +114,11 @@ def limit(k: Emitter, x: Value, high: float) -> Value:
     return k.select(x > high, high, x)
 
 
+def _far(k: Emitter, x: Value, low: float) -> Value:
+    """Send what gives 0 to where that takes no time: underflow does, unless it is out of reach."""
+    return k.select(x <= low, FAR[x.kind], x)
+
+
 def reduce(k: Emitter, x: Value) -> tuple[Value, Value, Value]:
     """Return n + ROUND_TO_INTEGER, n and r with x = n ln 2 + r."""
     kind = x.kind
@@ -129,27 +136,35 @@ def exp_reduced(k: Emitter, r: Value) -> Value:
     return k.polynomial(r, (1.0, 1.0, *EXP[r.kind]))
 
 
-def scale(k: Emitter, y: Value, shifted: Value, negative: Value) -> Value:
-    """Return y 2^n, where `negative` holds if n < 0 and may hold if n = 0."""
+def scale(k: Emitter, y: Value, shifted: Value, negative: Value, vanishes: Value) -> Value:
+    """Return y 2^n, where `negative` holds if n < 0 and may hold if n = 0, or 0 if it vanishes."""
     kind = y.kind
     half_way, mantissa, one = HALF_WAY[kind], MANTISSA_BITS[kind], EXPONENT_BIAS[kind]
     exponents = ((one + half_way) << mantissa, (one - half_way) << mantissa)
     exponent = k.select_constant(negative, INTEGER_OF[kind], *exponents)
     rest = k.select_constant(negative, kind, 2.0**-half_way, 2.0**half_way)
+    rest = k.select(vanishes, 0.0, rest)
     return y * ((shifted.bits << mantissa) + exponent).as_float * rest
 
 
 def exp(k: Emitter, x: Value) -> Value:
-    x = clamp(k, x, *_EXP_RANGE[x.kind])
+    low, high = _EXP_RANGE[x.kind]
+    if k.has_exponents(x.kind):
+        _, n, r = reduce(k, limit(k, _far(k, x, low), high))
+        return k.scaled(exp_reduced(k, r), n)
+    x = clamp(k, x, low, high)
     shifted, _, r = reduce(k, x)
-    return scale(k, exp_reduced(k, r), shifted, x < 0.0)
+    return scale(k, exp_reduced(k, r), shifted, x < 0.0, x <= low)
 
 
 def exp2(k: Emitter, x: Value) -> Value:
-    x = clamp(k, x, *_EXP2_RANGE[x.kind])
+    low, high = _EXP2_RANGE[x.kind]
+    has_exponents = k.has_exponents(x.kind)
+    x = limit(k, _far(k, x, low), high) if has_exponents else clamp(k, x, low, high)
     shifted = x + ROUND_TO_INTEGER[x.kind]
-    r = x - (shifted - ROUND_TO_INTEGER[x.kind])
-    return scale(k, k.polynomial(r, (1.0, *EXP2[x.kind])), shifted, x < 0.0)
+    n = shifted - ROUND_TO_INTEGER[x.kind]
+    y = k.polynomial(x - n, (1.0, *EXP2[x.kind]))
+    return k.scaled(y, n) if has_exponents else scale(k, y, shifted, x < 0.0, x <= low)
 
 
 def exp2_short(k: Emitter, x: Value) -> Value:
@@ -168,25 +183,38 @@ def expm1(k: Emitter, x: Value) -> Value:
 
 
 def tanh(k: Emitter, x: Value) -> Value:
-    """E / (E + 2) with E = expm1(2|x|): one division, and accurate near 0 without a case."""
-    doubled = limit(k, k.absolute(x), _TANH_LIMIT[x.kind])
-    doubled = doubled + doubled
-    shifted, _, r = reduce(k, doubled)
+    """H / (H + 1) with H = expm1(2|x|) / 2: one division, and accurate near 0 without a case.
+
+    Halves of numbers are exact: 2|x| = n ln 2 + 2 r, and P(2 r) has coefficients of its own.
+    """
+    kind = x.kind
+    a = limit(k, k.absolute(x), _TANH_LIMIT[kind])
+    shifted = k.fma(a, 2.0 * LOG2_E, ROUND_TO_INTEGER[kind])
+    n = shifted - ROUND_TO_INTEGER[kind]
+    r = k.fma(n, -0.5 * LN2_LOW[kind], k.fma(n, -0.5 * LN2_HIGH[kind], a))
+    doubled = [c * 2.0 ** (i + 1) for i, c in enumerate(EXP[kind])]
     power = k.two_to_the(shifted)
-    e = k.fma(exp_minus_one(k, r), power, power - 1.0)
-    return k.copysign(e / (e + 2.0), x)
+    rest = k.fma(r * r, k.polynomial(r, doubled), r)
+    h = k.fma(rest, power, k.fma(power, 0.5, -0.5))
+    return k.copysign(h / (h + 1.0), x)
 
 
 def exp_of_negative(k: Emitter, x: Value) -> Value:
-    """Return e^x for x <= 0 within the clamped range of exp; a cheaper scale than exp's."""
+    """Return e^x for x <= 0; a cheaper scale than exp's."""
+    low = _EXP_RANGE[x.kind][0]
+    if k.has_exponents(x.kind):
+        _, n, r = reduce(k, _far(k, x, low))
+        return k.scaled(exp_reduced(k, r), n)
+    x = k.select(x < low, low, x)
     shifted, _, r = reduce(k, x)
     half_way = HALF_WAY[x.kind]
-    return exp_reduced(k, r) * k.two_to_the(shifted, half_way) * 2.0**-half_way
+    rest = k.select(x <= low, 0.0, k.constant(2.0**-half_way, x.kind))
+    return exp_reduced(k, r) * k.two_to_the(shifted, half_way) * rest
 
 
 def logistic(k: Emitter, x: Value) -> Value:
     """1/(1+e) or e/(1+e) with e = exp(-|x|), so that the tail reaches into the subnormals."""
-    e = exp_of_negative(k, -limit(k, k.absolute(x), -_EXP_RANGE[x.kind][0]))
+    e = exp_of_negative(k, -k.absolute(x))
     return k.select(x < 0.0, e, 1.0) / (e + 1.0)
 
 
