@@ -1,6 +1,6 @@
 """The largest elements of rows, in LLVM text: `top_k` without sorting all of a row.
 
-A row is read once.  Records of candidates (see `sorting`; keys are turned round, so that the
+A row is read once.  Records of candidates (see `row_text`; keys are turned round, so that the
 largest comes first) gather in a buffer of a few times `k`; when it is full it is sorted, all but
 the first `k` are dropped, and from then on only elements that come before the last of them are
 taken up.  Blocks without such an element are passed over with one comparison of vectors.
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stax.extent import Dimension
-from stax.lowering.sorting import (
-    SortStep,
+from stax.lowering.row_text import (
+    INSERTION,
     bytes_sort,
     insertion_sort,
     loop_function,
@@ -24,6 +24,7 @@ from stax.lowering.sorting import (
     rows_function,
     widened,
 )
+from stax.lowering.sorting import STACK_SCRATCH, SortStep
 from stax.operators.sort import TopK
 
 # Elements that are compared at once.
@@ -54,6 +55,16 @@ class SelectKernel:
     wanted: tuple[int, ...]
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes of scratch for one row."""
+        return self.room * self.half // 2
+
+    @property
+    def on_stack(self) -> bool:
+        """Whether that is little enough for the stack."""
+        return self.row_bytes <= STACK_SCRATCH
+
+    @property
     def half(self) -> int:
         """Bits of a key, and of a place, in a record."""
         return 64 if self.dtype.itemsize > 4 else 32
@@ -68,22 +79,31 @@ class SelectKernel:
         return f"top_{self.k}_of_{self.dtype.name}_giving_{'_'.join(map(str, self.wanted))}"
 
     def scratch(self, length: Dimension) -> int:
-        """Bytes of scratch for one row."""
-        return 2 * self.room * self.half // 4
+        """Bytes of scratch for one row beside the stack."""
+        return 0 if self.on_stack else self.row_bytes
 
     def functions(self, attributes: str) -> Iterator[tuple[str, str]]:
         """Yield names and texts of the functions."""
         half, size = self.half, self.dtype.itemsize
         yield f"insertion{half}", insertion_sort(half, attributes)
-        yield f"by_bytes{half}_{size}", bytes_sort(half, size, attributes)
+        if self.room > INSERTION:
+            yield self._sorter, bytes_sort(half, size, attributes)
+        else:
+            yield self._sorter, _FEW.format(name=self._sorter, half=half, attributes=attributes)
         yield self._select, self._selection(attributes)
         for i in self.wanted:
             yield self._end(i), self._ending(i, attributes)
         yield self.name, self._rows(attributes)
 
     @property
+    def _sorter(self) -> str:
+        """The function that sorts what the buffer holds, which may be too little for bytes."""
+        many = f"by_bytes{self.half}_{self.dtype.itemsize}"
+        return many if self.room > INSERTION else f"by_insertion{self.half}"
+
+    @property
     def _select(self) -> str:
-        return f"select{self.half}_{self.dtype.name}"
+        return f"select{self.half}_{self.dtype.name}_{self._sorter}"
 
     def _end(self, result: int) -> str:
         return f"{'places' if result else 'values'}{self.half}_{self.dtype.itemsize}"
@@ -96,6 +116,7 @@ class SelectKernel:
             pointers.append(f"%{name}.at = getelementptr ptr, ptr %buffers, i64 {number}")
             pointers.append(f"%{name} = load ptr, ptr %{name}.at")
         body = [
+            f"%b = getelementptr i{2 * self.half}, ptr %a, i64 {self.room}",
             f"%in.row = getelementptr i{bits}, ptr %in, i64 %first",
             f"%r = call ptr @{self._select}(ptr %in.row, ptr %a, ptr %b, i64 %n, i64 {self.k}, "
             f"i64 {self.room})",
@@ -106,7 +127,9 @@ class SelectKernel:
             row = f"%out{i}.row = getelementptr {kind}, ptr %out{i}, i64 %out.first"
             call = f"call void @{self._end(i)}(ptr %in.row, ptr %out{i}.row, ptr %r, i64 {self.k})"
             body += [row, call]
-        return rows_function(self.name, attributes, self.half, pointers, body, str(self.room))
+        return rows_function(
+            self.name, attributes, self.half // 2, pointers, body, str(self.room), self.on_stack
+        )
 
     def _selection(self, attributes: str) -> str:
         bits, record = 8 * self.dtype.itemsize, f"i{2 * self.half}"
@@ -120,8 +143,8 @@ class SelectKernel:
         ]
         return _SELECT.format(
             name=self._select, attributes=attributes, half=self.half, size=self.dtype.itemsize,
-            bits=bits, record=record, lanes=LANES, vector=f"<{LANES} x i{bits}>",
-            made="\n  ".join(made),
+            sorter=self._sorter, bits=bits, record=record, made="\n  ".join(made), lanes=LANES,
+            vector=f"<{LANES} x i{bits}>",
             block="\n  ".join(_in_vectors(ordered_key(self.dtype, LANES))), ones=_ones(bits),
             limit_key=widened("limit.high", 2 * self.half, bits, "limit.new"),
         )  # fmt: skip
@@ -158,6 +181,13 @@ def _in_vectors(lines: list[str]) -> list[str]:
 def _ones(bits: int) -> str:
     return f"<{', '.join([f'i{bits} -1'] * LANES)}>"
 
+
+_FEW = """
+define internal ptr @{name}(ptr %a, ptr %b, i64 %n) {attributes} {{
+  call void @insertion{half}(ptr %a, i64 %n)
+  ret ptr %a
+}}
+"""
 
 # Until the buffer is full for the first time, every element is taken up.
 _SELECT = """
@@ -214,7 +244,7 @@ picked:
   %is.full = icmp sgt i64 %h.next, %most
   br i1 %is.full, label %sorted, label %next
 sorted:
-  %r = call ptr @by_bytes{half}_{size}(ptr %records, ptr %spare, i64 %h.next)
+  %r = call ptr @{sorter}(ptr %records, ptr %spare, i64 %h.next)
   %is.same = icmp eq ptr %r, %records
   %r.spare = select i1 %is.same, ptr %spare, ptr %records
   %last.at = getelementptr {record}, ptr %r, i64 %last
@@ -226,7 +256,7 @@ next:
   %held.next = phi i64 [%held, %block], [%h.next, %picked]
   br label %scan
 end:
-  %done = call ptr @by_bytes{half}_{size}(ptr %records, ptr %spare, i64 %held)
+  %done = call ptr @{sorter}(ptr %records, ptr %spare, i64 %held)
   ret ptr %done
 }}
 """

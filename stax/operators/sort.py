@@ -1,6 +1,7 @@
 """Sorting along an axis: any number of operands, the first `num_keys` of which give the order.
 
-NaN comes last and -0.0 equals 0.0, as in JAX.  The derivative moves tangents to where their
+NaN comes last and -0.0 equals 0.0, as in JAX; complex numbers are ordered by real, then by
+imaginary parts, NaN last in each.  The derivative moves tangents to where their
 elements went, so it needs the permutation: a sort of the places together with the keys.
 """
 
@@ -50,7 +51,11 @@ class Sort(Op):
 
     def evaluate(self, *arrays: np.ndarray) -> Any:
         # lexsort is stable, puts NaN last, and takes the foremost key last.
-        keys = [x.astype(accumulator(x.dtype), copy=False) for x in arrays[: self.num_keys]]
+        keys = [
+            part.astype(accumulator(part.dtype), copy=False)
+            for x in arrays[: self.num_keys]
+            for part in ((x.real, x.imag) if types.is_complex(x.dtype) else (x,))
+        ]
         order = np.lexsort(keys[::-1], axis=self.axis)
         moved = tuple(np.take_along_axis(x, order, self.axis) for x in arrays)
         return moved if len(moved) > 1 else moved[0]
