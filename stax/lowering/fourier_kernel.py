@@ -117,7 +117,15 @@ class _Pass:
         params = (self.source, self.table, *given, self.result)
         kernel = ir.Kernel(self.name, params, (), (loop,), (self.result.name,))
         work = max(1, self.n * self.block)
-        return BuiltKernel(kernel, self.values, count, max(1, TASK // work))
+        over = ((self.source.name, self.result.name),) if self._is_in_place() else ()
+        return BuiltKernel(kernel, self.values, count, max(1, TASK // work), over)
+
+    def _is_in_place(self) -> bool:
+        """Say whether a task has read its rows, which no other reads, before it writes them."""
+        stages = len(factors(self.n) or ())
+        apart = stages > 1 or self.reads_ahead or self.writes_after
+        is_same = self.source.shape == self.result.shape and self.across == self.turned
+        return is_same and apart and self.lanes % self.block == 0
 
     def _stages(self) -> list[ir.Stmt]:
         """Return the loops of all stages, and those that read and write where they do not."""

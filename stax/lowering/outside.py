@@ -25,6 +25,7 @@ from stax.interpreters.lengths import renewed
 from stax.interpreters.simplify import simplify
 from stax.lowering.decisions import decided
 from stax.lowering.lanes import steps_of
+from stax.lowering.unread import carried_for
 from stax.op import Batch
 from stax.operators.broadcast import Broadcast, ReduceSum, broadcast_in_dim
 from stax.operators.contract import DotGeneral
@@ -171,15 +172,11 @@ class _Loop:
         self.results[k] = result
 
     def _drop_unread(self) -> None:
-        needed = [self.ys[j] for j in self._wanted_ys()] + self.stacked
-        read = {k for k in self.kept if k in self.wanted}
-        while True:
-            roots = [*needed, *(self.new[k] for k in read)]
-            used = {x for node in live(self.body.nodes, roots) for x in node.inputs} | {*roots}
-            more = {k for k in self.kept if self.carry[k] in used} - read
-            if not more:
-                break
-            read |= more
+        outputs = [self.ys[j] for j in self._wanted_ys()] + self.stacked
+        carry = {k: self.carry[k] for k in self.kept}
+        read = carried_for(
+            self.body.nodes, carry, self.new, self.wanted.intersection(carry), outputs
+        )
         self.kept = [k for k in self.kept if k in read]
 
     # --- sums ---

@@ -7,6 +7,7 @@ the write; of a row, a loop over it that ends before the one that writes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -29,7 +30,15 @@ class Accesses:
         self.buffers = {buffer.name: buffer for buffer in kernel.params}
         self.loads: dict[str, list[_Access]] = {}
         self.stores: dict[str, list[_Access]] = {}
+        # What variables depend on: what the task is, what loops within it go along, or both.
+        self.depends: dict[ir.Var, frozenset[str]] = {}
         for number, (stmt, loops) in enumerate(_statements(kernel.body, ())):
+            if isinstance(stmt, ir.For):
+                self.depends[stmt.var] = frozenset(("loop",) if loops else ("task",))
+            elif isinstance(stmt, ir.Let):
+                self.depends[stmt.var] = self._depends(stmt.value)
+            elif isinstance(stmt, ir.Init):
+                self.depends[stmt.var] = frozenset(("task", "loop"))
             # Of a loop that is the extent alone; what is in it comes by itself.
             for node in ir.walk(stmt.extent if isinstance(stmt, ir.For) else stmt):
                 if isinstance(node, ir.Load):
@@ -53,7 +62,35 @@ class Accesses:
         if not is_static or (before.dtype, before.shape) != (after.dtype, after.shape):
             return False
         loads, stores = self.loads.get(old, []), self.stores.get(new, [])
-        return len(stores) == 1 and bool(loads) and all(_is_over(x, stores[0]) for x in loads)
+        pairs = itertools.product(loads, stores)
+        return bool(loads) and bool(stores) and all(self._is_over(x, y) for x, y in pairs)
+
+    def _is_over(self, load: _Access, store: _Access) -> bool:
+        """Say whether an element is read for the last time when the one at its place is written."""
+        if load.number > store.number:
+            return False
+        if load.loops == store.loops:
+            # Where both are at fixed places of an axis, one iteration has all of them for itself.
+            places = zip(load.place, store.place, strict=True)
+            return all(a == b or {type(a), type(b)} == {ir.Const} for a, b in places)
+        # A loop over the same row, closed before the one that writes: both are in the parallel one.
+        shared = [a for a, b in zip(load.loops, store.loops, strict=False) if a is b]
+        if len(shared) != 1 or shared[0].kind != "parallel":
+            return False
+        # A task has a row for itself: what it does not go along is the same in both.
+        is_task = False
+        for before, written in zip(load.place, store.place, strict=True):
+            depends = self._depends(written)
+            if depends == {"loop"}:
+                continue
+            if before != written or "loop" in depends:
+                return False
+            is_task = is_task or isinstance(written, ir.Var)
+        return is_task or ir.static(shared[0].extent) == 1
+
+    def _depends(self, x: ir.Expr) -> frozenset[str]:
+        found = (self.depends.get(v, frozenset()) for v in ir.walk(x) if isinstance(v, ir.Var))
+        return frozenset().union(*found)
 
 
 def _statements(
@@ -63,27 +100,3 @@ def _statements(
         yield stmt, loops
         if isinstance(stmt, ir.For):
             yield from _statements(stmt.body, (*loops, stmt))
-
-
-def _is_over(load: _Access, store: _Access) -> bool:
-    """Say whether an element is read for the last time when the one at its place is written."""
-    if load.number > store.number:
-        return False
-    if load.loops == store.loops:
-        return load.place == store.place
-    # A loop over the same row, closed before the one that writes: both are within the parallel one.
-    shared = [a for a, b in zip(load.loops, store.loops, strict=False) if a is b]
-    if len(shared) != 1 or shared[0].kind != "parallel":
-        return False
-    inside = [{loop.var: loop for loop in access.loops[1:]} for access in (load, store)]
-    fixed = 0
-    for a, b in zip(load.place, store.place, strict=True):
-        if a == b:
-            # A place that a task has for itself: a variable of the parallel loop.
-            fixed += isinstance(a, ir.Var)
-            continue
-        if not (isinstance(a, ir.Var) and isinstance(b, ir.Var)):
-            return False
-        if a not in inside[0] or b not in inside[1]:
-            return False
-    return fixed > 0 or ir.static(shared[0].extent) == 1

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from stax.control import HoldsGraphs, Scan
 from stax.errors import InternalError
-from stax.extent import Extent
+from stax.extent import Dimension, Extent
 from stax.graph import Graph, Input, Node, held_graphs
 from stax.lowering import loop_ir as ir
 from stax.lowering.block_step import BlockStep
 from stax.lowering.blocks import Blocks, blocks_of
 from stax.lowering.build import BuiltKernel, KernelBuilder
-from stax.lowering.element import ALIGNMENT, aligned, static_size
+from stax.lowering.element import static_size
 from stax.lowering.fuse import Fusion, Region, fuse
 from stax.lowering.host import HostStep
 from stax.lowering.labels import Labels
@@ -30,9 +31,12 @@ from stax.lowering.lapack import LapackStep
 from stax.lowering.library import LibraryStep, library_steps, results_read
 from stax.lowering.loops import ControlStep, carried_inputs, control_step
 from stax.lowering.overwriting import Accesses
+from stax.lowering.packing import Life, packed
 from stax.lowering.prepare import prepare
 from stax.lowering.schedule import Schedule, schedule
+from stax.lowering.sinking import sunk
 from stax.lowering.sorting import SortStep
+from stax.lowering.streaming import MUCH_WORK, streaming
 from stax.lowering.while_step import EndingStep, ending_step
 from stax.operators.index import Scatter
 from stax.types import ArrayType, uint8
@@ -70,10 +74,14 @@ Step = KernelStep | LibraryStep | ControlStep | LaneStep | EndingStep
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value lives: in `inputs[number]`, in `outputs[number]`, or in the arena."""
+    """Where a value lives: in `inputs[number]`, in `outputs[number]`, or in the arena.
+
+    A value that is dead before a result is written may live in it, `offset` bytes from its start.
+    """
 
     kind: str
     number: int
+    offset: int = 0
 
 
 @dataclass(eq=False)
@@ -117,6 +125,12 @@ class Program:
         return [s.built.kernel for s in steps if isinstance(s, KernelStep | LaneStep | EndingStep)]
 
     @property
+    def plain_kernels(self) -> set[str]:
+        """The names of kernels that steps of their own run, not steps made of a loop."""
+        steps = itertools.chain.from_iterable(part.steps for part in self.parts)
+        return {s.built.kernel.name for s in steps if isinstance(s, KernelStep)}
+
+    @property
     def host_steps(self) -> list[HostStep]:
         """The steps, those of loops included, that call back to Python."""
         steps = itertools.chain.from_iterable(part.steps for part in self.parts)
@@ -155,7 +169,7 @@ def lower(
     place in the next step of a loop, so that it may take their memory; `symbols` are the lengths
     that the program around it knows.
     """
-    fusion = fuse(graph)
+    fusion = sunk(fuse(graph))
     known = _symbols(graph) if symbols is None else symbols
     opens = tuple(dict.fromkeys(node.op.opens for node in graph.nodes if node.op.opens))
     # Scheduling may add stored values, so it is done for all regions before any kernel is built.
@@ -181,6 +195,8 @@ def lower(
     steps = [step for _, _, step in sorted(jobs, key=lambda job: job[:2])]
     program = Program(graph, fusion, steps, symbols=known, opens=opens, carried=carried or {})
     _assign_places(program, symbols is not None)
+    if symbols is None:
+        _stream_results(program)
     return program
 
 
@@ -224,42 +240,60 @@ def _assign_places(program: Program, is_body: bool = False) -> None:
             program.handed_over[i] = places[root].number
         else:
             places[root] = Place("output", i)
-    last_use: dict[Node, int] = {}
     in_place = program.overwritten = _update_in_place(program)
     # Views of one value under several shapes are one stretch of memory.
     touched = [
         [in_place.get(root, root) for root in map(program.fusion.root_of, s.reads_and_writes)]
         for s in program.steps
     ]
-    for i, nodes in enumerate(touched):
-        for node in nodes:
-            last_use[node] = i
-    dying: list[list[Node]] = [[] for _ in touched]
-    for node, i in last_use.items():
-        dying[i].append(node)
-    arena = _Arena()
+    lives: dict[Node | Step, Life] = {}
     for i, (step, nodes) in enumerate(zip(program.steps, touched, strict=True)):
         for node in nodes:
-            if node in places:
-                continue
-            if any(isinstance(extent, Extent) for extent in node.type.shape):
+            known = lives.get(node)
+            first = i if known is None else known.first
+            is_open = any(isinstance(extent, Extent) for extent in node.type.shape)
+            if is_open and node not in places:
                 places[node] = _open_place(program, node.type, is_body)
-            else:
-                places[node] = Place("arena", arena.take(_nbytes(node.type)))
-        if isinstance(step, SortStep | LapackStep | ControlStep | LaneStep | EndingStep):
-            nbytes = step.scratch_bytes
-            if isinstance(nbytes, Extent):
-                type_ = ArrayType(uint8, (nbytes,))
-                program.scratch[step] = _open_place(program, type_, is_body)
-            else:
-                program.scratch[step] = Place("arena", arena.take(nbytes))
-                arena.give(program.scratch[step].number, nbytes)
-        for node in dying[i]:
-            if places[node].kind == "arena":
-                arena.give(places[node].number, _nbytes(node.type))
+            elif not is_open:
+                lives[node] = Life(first, i, _nbytes(node.type))
+        nbytes = _scratch_bytes(step)
+        if isinstance(nbytes, Extent):
+            program.scratch[step] = _open_place(program, ArrayType(uint8, (nbytes,)), is_body)
+        elif nbytes is not None:
+            lives[step] = Life(i, i, nbytes)
+    _pack(program, lives, is_body)
     for old, new in in_place.items():
         places[old] = places[new]
-    program.arena_bytes = arena.size
+
+
+def _scratch_bytes(step: Step) -> Dimension | None:
+    """Return what a step needs for itself while it runs, or None."""
+    if isinstance(step, SortStep):
+        return step.scratch_bytes or None  # nothing where it is on the stack
+    if isinstance(step, LapackStep | ControlStep | LaneStep | EndingStep):
+        return step.scratch_bytes
+    return None
+
+
+def _pack(program: Program, lives: Mapping[Node | Step, Life], is_body: bool) -> None:
+    """Give the values and steps that have none yet memory in the arena, or in a later result.
+
+    The results of a body may be where its inputs are, so they are left alone.
+    """
+    places = program.places
+    waiting = [x for x in lives if isinstance(x, Step) or x not in places]
+    results = []
+    for node in () if is_body else map(program.fusion.root_of, program.graph.outputs):
+        unknown = Life(0, 0, 0)  # not written by a step, or of a size that is not known
+        results.append(lives.get(node, unknown) if places[node].kind == "output" else unknown)
+    spots, program.arena_bytes = packed([lives[x] for x in waiting], results)
+    for x, spot in zip(waiting, spots, strict=True):
+        in_arena = Place("arena", spot.offset)
+        place = in_arena if spot.result < 0 else Place("output", spot.result, spot.offset)
+        if isinstance(x, Step):
+            program.scratch[x] = place
+        else:
+            places[x] = place
 
 
 def _mentions(type_: ArrayType, names: Sequence[str]) -> bool:
@@ -314,7 +348,7 @@ def _update_in_place(program: Program) -> dict[Node, Node]:
                 if last_use[values[0]] == i and give(*values):
                     continue
                 program.copied[values[1]] = _why_copied(values[0], last_use[values[0]] == i)
-            dying = [last_use[x] == i for x in values]
+            dying = [last_use[x] == i and (x in carried or x not in fixed) for x in values]
             step = _overwriting(step, values, dying, give)
         if isinstance(step, ControlStep):
             operands = list(map(root_of, step.operands))
@@ -325,6 +359,17 @@ def _update_in_place(program: Program) -> dict[Node, Node]:
         steps.append(step)
     program.steps = steps[::-1]
     return found
+
+
+def _stream_results(program: Program) -> None:
+    """Write large results that no step reads past the caches."""
+    root_of = program.fusion.root_of
+    uses = Counter(root_of(x) for s in program.steps for x in {*s.reads_and_writes})
+    results = {x for x, place in program.places.items() if place.kind == "output"}
+    unread = {x for x in results if uses[x] == 1 and x not in program.overwritten.values()}
+    for i, step in enumerate(program.steps):
+        if isinstance(step, KernelStep) and (step.plan is None or step.plan.work < MUCH_WORK):
+            program.steps[i] = replace(step, built=streaming(step.built, root_of, unread))
 
 
 def _why_copied(x: Node, is_last: bool) -> str:
@@ -341,56 +386,26 @@ def _overwriting(
     give: Callable[[Node, Node], bool],
 ) -> KernelStep:
     """Return a step whose kernel writes results over operands that are read for the last time."""
-    kernel = step.built.kernel
-    if step.once is None:
+    kernel, over = step.built.kernel, step.built.over
+    if step.once is None and not over:
         return step
-    accesses = Accesses(kernel)
+    counts = Counter(values)
+    params = list(zip(kernel.params, values, dying, strict=True))
+    written = [(new.name, x) for new, x, _ in params if new.name in kernel.outputs]
+    spare = {old.name: x for old, x, is_last in params if is_last and counts[x] == 1}
+    if not spare:
+        return step
+    accesses = None if over else Accesses(kernel)
     pairs: list[tuple[str, str]] = []
-    for new, result in zip(kernel.params, values, strict=True):
-        for old, operand, is_last in zip(kernel.params, values, dying, strict=True):
-            is_taken = any(old.name == name for name, _ in pairs) or values.count(operand) > 1
-            may = is_last and not is_taken and accesses.may_overwrite(old.name, new.name)
+    for new, result in written:
+        for old, operand in spare.items():
+            may = accesses.may_overwrite(old, new) if accesses else (old, new) in over
             if may and give(operand, result):
-                pairs.append((old.name, new.name))
+                pairs.append((old, new))
+                del spare[old]
                 break
     if not pairs:
         return step
-    built = step.once()
+    built = step.once() if step.once else step.built
     again = replace(built.kernel, aliases=tuple(pairs))
     return replace(step, built=replace(built, kernel=again))
-
-
-class _Arena:
-    """Hands out aligned stretches of one block of memory: the best fitting free one."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self.free: list[tuple[int, int]] = []  # offset, length; sorted by offset, never adjacent
-
-    def take(self, nbytes: int) -> int:
-        """Return the offset of a stretch of at least `nbytes`."""
-        nbytes = max(ALIGNMENT, aligned(nbytes))
-        fitting = [stretch for stretch in self.free if stretch[1] >= nbytes]
-        if fitting:
-            offset, length = min(fitting, key=lambda stretch: stretch[1])
-            self.free.remove((offset, length))
-            if length > nbytes:
-                self.give(offset + nbytes, length - nbytes)
-            return offset
-        if self.free and sum(self.free[-1]) == self.size:
-            offset, _ = self.free.pop()
-        else:
-            offset = self.size
-        self.size = offset + nbytes
-        return offset
-
-    def give(self, offset: int, nbytes: int) -> None:
-        """Take a stretch back and join it to free neighbours."""
-        nbytes = max(ALIGNMENT, aligned(nbytes))
-        merged: list[tuple[int, int]] = []
-        for start, length in sorted([*self.free, (offset, nbytes)]):
-            if merged and sum(merged[-1]) == start:
-                merged[-1] = merged[-1][0], merged[-1][1] + length
-            else:
-                merged.append((start, length))
-        self.free = merged

@@ -2,25 +2,33 @@
 
 Updates go in one after the other, in the order of their indices, so with `set` the last one wins
 and sums do not depend on threads.  What runs in parallel never meets: examples of a batch, and
-blocks of columns of the windows, each of which goes through all updates.
+blocks of columns of the windows, each of which goes through all updates.  Of shorter
+rows each thread goes through all updates as well, but puts in those of its part of the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from stax.extent import product
+from stax.extent import Dimension, product
 from stax.graph import Constant, Node
 from stax.lowering import loop_ir as ir
-from stax.lowering.build import BuiltKernel
-from stax.lowering.element import length_of, static_size, symbol_var, symbols_of
+from stax.lowering.build import BuiltKernel, KernelBuilder
+from stax.lowering.element import THREADS, length_of, static_size, symbol_var, symbols_of
+from stax.lowering.fuse import Fusion, Region
+from stax.lowering.schedule import Layout, Schedule
 from stax.operators.index import GatherScatterMode, Scatter
-from stax.types import ArrayType, is_bool
+from stax.types import is_bool, uint64
 
 # Elements of the operand that one task copies.
 BLOCK = 4096
-# Columns of a window that one task takes, where windows are at least twice as wide.
-COLUMNS = 256
+# Columns of a window that one task takes, where windows are at least twice as wide; whole lines of
+# the cache, so that tasks do not write to the same ones; and into how many blocks they are cut.
+COLUMNS, LINE, MOST_BLOCKS = 256, 16, 8
+# Rows of at least so many columns are put into one part of the result by each thread.
+PART_COLUMNS = 16
+# Single elements that are put in one after the other without a branch back, of at least so many.
+AT_ONCE, MANY = 4, 64
 # Elements worth handing to another thread.
 TASK = 20_000
 
@@ -29,13 +37,13 @@ _BOOL_COMBINE = {"add": "or", "mul": "and", "min": "and", "max": "or"}
 
 
 def scatter_kernels(
-    node: Node, sources: Sequence[Node], name: str, labels: Mapping[Node, str]
+    fusion: Fusion, node: Node, name: str, labels: Mapping[Node, str]
 ) -> tuple[BuiltKernel, BuiltKernel]:
-    """Return the kernels of a scatter; `sources` are operand, indices and updates in memory."""
-    operand, indices, updates = sources
+    """Return the kernels of a scatter."""
+    operand = fusion.root_of(node.inputs[0])
     return (
         _begin(node, operand, f"{name}_begin", labels),
-        _Updates(node, indices, updates, name, labels).build(),
+        _Updates(fusion, node, name, labels).build(),
     )
 
 
@@ -68,117 +76,155 @@ def _begin(node: Node, operand: Node, name: str, labels: Mapping[Node, str]) -> 
     return BuiltKernel(kernel, values, blocks, max(1, 8 * TASK // block))
 
 
-class _Updates:
-    """Builds the kernel that puts updates into the result."""
+class _Updates(KernelBuilder):
+    """Builds the kernel that puts updates into the result.
 
-    def __init__(
-        self, node: Node, indices: Node, updates: Node, name: str, labels: Mapping[Node, str]
-    ) -> None:
+    Indices and updates are computed here where they are not in memory.
+    """
+
+    def __init__(self, fusion: Fusion, node: Node, name: str, labels: Mapping[Node, str]) -> None:
         assert isinstance(node.op, Scatter)
-        self.op, self.name = node.op, name
-        _, places, source = (x.type for x in node.inputs)
-        self.shape, self.update_shape = node.type.shape, source.shape
+        region = Region(-1, fusion.level[node], ())
+        super().__init__(fusion, Schedule(region, Layout.MAP), name, dict(labels))
+        self.op, self.node = node.op, node
+        _, self.indices, self.updates = node.inputs
+        self.shape, self.update_shape = node.type.shape, self.updates.type.shape
         self.window = node.op.window
-        self.sizes = node.op.sizes(node.type, source)
+        self.sizes = node.op.sizes(node.type, self.updates.type)
         self.inner = self.window.inner
-        self.outer = self.window.outer(source.ndim)
-        self.symbols = symbols_of((*self.shape, *self.update_shape, *places.shape))
-        self.result = _buffer(labels[node], node.type)
-        # One array may be both, seen with two shapes.
-        name_of_indices = f"{labels[indices]}_view1" if indices is updates else labels[indices]
-        self.indices = _buffer(name_of_indices, places)
-        self.updates = _buffer(labels[updates], source)
-        self.values = node, indices, updates
+        self.outer = self.window.outer(len(self.update_shape))
+        self.result = self.buffer(node)
+        self.stored_here.add(self.result.name)
         # Where the loops are, for each axis of the updates.
         self.at: dict[int, ir.Expr] = {}
         self.batch = [self.outer[b] for b in self.window.paired_indices]
         self.serial = [a for a in self.outer if a not in self.batch]
         self.columns = self.update_shape[self.inner[-1]] if self.inner else 1
-        self.is_wide = (
-            isinstance(self.columns, int)
-            and self.columns >= 2 * COLUMNS
-            and self._has_fixed_columns()
-        )
-        self.block = COLUMNS if self.is_wide else self.columns
+        self.block = self._block()
+        self.in_parts = self._is_in_parts()
+
+    def _block(self) -> Dimension:
+        """Return how many columns of its windows one task takes."""
+        columns = self.columns
+        if not isinstance(columns, int) or not self.inner or not self._has_fixed_columns():
+            return columns
+        wide = -(-columns // (MOST_BLOCKS * LINE)) * LINE
+        return max(COLUMNS, wide) if columns >= 2 * COLUMNS else columns
+
+    def _is_in_parts(self) -> bool:
+        """Say whether each thread has a part of the result, along the first axis of indices.
+
+        What is put where, and in which order, does not depend on the parts.
+        """
+        is_static = all(isinstance(n, int) for n in (*self.shape, *self.update_shape))
+        if not (is_static and self.inner and self.window.starts and self._is_contiguous()):
+            return False
+        is_one = self.sizes[self.window.starts[0]] == 1
+        is_whole = self.block is self.columns and not self.batch
+        large = static_size(self.update_shape) >= 2 * TASK
+        return is_one and is_whole and large and static_size((self.columns,)) >= PART_COLUMNS
 
     def build(self) -> BuiltKernel:
         """Return the kernel."""
-        blocks = -(-self.columns // self.block) if self.is_wide else 1
+        if self.in_parts:
+            with self.loop("p", THREADS, "parallel") as p:
+                self._part(p)
+            return self.finished(THREADS, 1)
+        is_cut = self.block is not self.columns
+        blocks = -(-self.columns // self.block) if is_cut else 1
         examples = product(tuple(self.update_shape[a] for a in self.batch))
         extent = examples * blocks if product(self.update_shape) != 0 else 0
-        body = tuple(self._task(blocks))
-        count = ir.index(length_of(extent))
-        loop = ir.For(_var("p0"), count, "parallel", body)
-        params = (self.result, self.indices, self.updates)
-        symbols = tuple(map(symbol_var, self.symbols))
-        kernel = ir.Kernel(self.name, params, symbols, (loop,), (self.result.name,))
+        with self.loop("p", extent, "parallel") as p:
+            self._task(p, blocks)
         size = max(1, static_size(self.update_shape))
-        grain = max(1, TASK * static_size((extent,)) // size)
-        return BuiltKernel(kernel, self.values, count, grain)
+        return self.finished(self.extent(extent), max(1, TASK * static_size((extent,)) // size))
 
-    def _task(self, blocks: int) -> list[ir.Stmt]:
-        """Return what one example and block of columns does."""
-        lets: list[ir.Stmt] = []
-        rest: ir.Expr = ir.floordiv(_var("p0"), blocks)
+    def _task(self, p: ir.Var, blocks: int) -> None:
+        """Write what one example and block of columns does."""
+        rest: ir.Expr = ir.floordiv(p, blocks)
         for axis in reversed(self.batch):
-            length = length_of(self.update_shape[axis]) or 1
-            lets.append(ir.Let(_var(f"b{axis}"), ir.mod(rest, length)))
-            rest = ir.floordiv(rest, length)
-            self.at[axis] = _var(f"b{axis}")
-        start: ir.Expr = ir.mul(ir.mod(_var("p0"), blocks), self.block)
-        lets.append(ir.Let(_var("base0"), start))
-        for axis in self.serial:
-            self.at[axis] = _var(f"w{axis}")
-        statements: tuple[ir.Stmt, ...] = tuple(self._one_window())
-        for axis in reversed(self.serial):
-            extent = ir.index(length_of(self.update_shape[axis]))
-            statements = (ir.For(_var(f"w{axis}"), extent, "serial", statements),)
-        return [*lets, *statements]
+            length = self.update_shape[axis] or 1
+            self.at[axis] = self.let(ir.mod(rest, self.extent(length)), "b", 1)
+            rest = ir.floordiv(rest, self.extent(length))
+        self.start = self.let(ir.mul(ir.mod(p, blocks), self.extent(self.block)), "base", 1)
+        self._along(list(self.serial))
 
-    def _one_window(self) -> list[ir.Stmt]:
-        """Return what is done for one index: find the window, and go through it if it is inside."""
-        found: list[ir.Stmt] = []
+    def _part(self, p: ir.Var) -> None:
+        """Write what a thread does: the windows that begin in its part of the result."""
+        length = self.extent(self.shape[self.window.starts[0]])
+        self.start = ir.index(0)
+        bounds = [ir.floordiv(ir.mul(q, length), THREADS) for q in (p, ir.add(p, 1))]
+        self.first = self.let(bounds[0], "first", 1)
+        self.part_length = self.let(ir.sub(bounds[1], self.first), "part", 1)
+        self._along(list(self.serial))
+
+    def _along(self, axes: list[int]) -> None:
+        """Write the loops over the windows; of single elements some come at once."""
+        if not axes:
+            self._one_window()
+            return
+        length = self.update_shape[axes[0]]
+        if len(axes) > 1 or self.inner or not isinstance(length, int) or length < MANY:
+            with self.loop("w", length, "serial") as w:
+                self.at[axes[0]] = w
+                self._along(axes[1:])
+            return
+        with (
+            self.loop("w", length // AT_ONCE, "serial") as w,
+            self.loop("u", AT_ONCE, "unroll") as u,
+        ):
+            self.at[axes[0]] = self.let(ir.add(ir.mul(w, AT_ONCE), u), "w")
+            self._one_window()
+        if length % AT_ONCE:
+            with self.loop("w", length % AT_ONCE, "serial") as w:
+                self.at[axes[0]] = self.let(ir.add(w, length // AT_ONCE * AT_ONCE), "w")
+                self._one_window()
+
+    def _one_window(self) -> None:
+        """Write what is done for one index: find the window, and go through it if it is inside."""
         starts: dict[int, ir.Expr] = {}
         inside: ir.Expr | None = None
         where = tuple(self.at[a] for a in self.outer)
         for component, axis in enumerate(self.window.starts):
-            raw = ir.convert(ir.Load(self.indices, (*where, ir.index(component))), ir.INDEX)
-            room = ir.index(length_of(self.shape[axis] - self.sizes[axis]))
-            start = _var(f"s{axis}")
-            starts[axis] = start
+            element = self.value(self.indices, (*where, ir.index(component)))
+            raw = self.let(ir.convert(element, ir.INDEX), "s")
+            room = self.extent(self.shape[axis] - self.sizes[axis])
+            starts[axis] = raw
             if self.op.mode is GatherScatterMode.CLIP:
-                raw = ir.apply("minimum", ir.apply("maximum", raw, ir.index(0)), room)
-                found.append(ir.Let(start, raw))
+                least = ir.apply("maximum", raw, ir.index(0))
+                starts[axis] = self.let(ir.apply("minimum", least, room), "s")
+            # Negative numbers are large ones without their sign.
+            if self.in_parts and not component:
+                within = ir.bitcast(ir.sub(starts[axis], self.first), uint64)
+                here = ir.apply("lt", within, ir.bitcast(self.part_length, uint64))
+            elif self.op.mode is GatherScatterMode.CLIP:
                 continue
-            found.append(ir.Let(start, raw))
-            here = ir.apply("and", ir.apply("ge", start, ir.index(0)), ir.apply("le", start, room))
+            else:
+                here = ir.apply("le", ir.bitcast(raw, uint64), ir.bitcast(room, uint64))
             inside = here if inside is None else ir.apply("and", inside, here)
-        through = self._through_window(starts)
         if inside is None:
-            return [*found, *through]
+            self._within(list(self.inner), starts)
+            return
         # A loop of one trip or none: a branch.
-        once = ir.apply("select", inside, ir.index(1), ir.index(0))
-        return [*found, ir.For(_var("g0"), once, "serial", tuple(through))]
+        with self.loop("g", ir.apply("select", inside, ir.index(1), ir.index(0)), "serial"):
+            self._within(list(self.inner), starts)
 
-    def _through_window(self, starts: dict[int, ir.Expr]) -> tuple[ir.Stmt, ...]:
-        """Return the loops over the elements of a window."""
-        within = {a: _var(f"k{a}") for a in self.inner}
-        if self.inner:
-            last = self.inner[-1]
-            within[last] = ir.add(_var("base0"), _var(f"k{last}"))  # type: ignore[assignment]
-        self.at.update(within)
-        statements: tuple[ir.Stmt, ...] = (self._combine(starts),)
-        for axis in reversed(self.inner):
-            extent = ir.index(length_of(self.update_shape[axis]))
-            is_last = axis == self.inner[-1]
-            if is_last and self.is_wide:
-                left = ir.sub(ir.index(self.columns), _var("base0"))
-                extent = ir.apply("minimum", ir.index(self.block), left)
-                if self.columns % self.block == 0:
-                    extent = ir.index(self.block)
-            kind: ir.LoopKind = "vector" if is_last and self._is_contiguous() else "serial"
-            statements = (ir.For(_var(f"k{axis}"), extent, kind, statements),)
-        return statements
+    def _within(self, axes: list[int], starts: dict[int, ir.Expr]) -> None:
+        """Write the loops over the elements of a window."""
+        if not axes:
+            self._combine(starts)
+            return
+        axis, is_last = axes[0], len(axes) == 1
+        extent: Dimension | ir.Expr = self.update_shape[axis]
+        if is_last and self.block is not self.columns:
+            extent = self.block
+            if self.columns % self.block:
+                left = ir.sub(self.extent(self.columns), self.start)
+                extent = self.let(ir.apply("minimum", self.extent(self.block), left), "n", 1)
+        kind = "vector" if is_last and self._is_contiguous() else "serial"
+        with self.loop("k", extent, kind) as k:
+            self.at[axis] = self.let(ir.add(self.start, k), "c") if is_last else k
+            self._within(axes[1:], starts)
 
     def _has_fixed_columns(self) -> bool:
         """Say whether windows that are inside have the same columns, so that blocks never meet."""
@@ -189,24 +235,22 @@ class _Updates:
         """Say whether elements along the last axis of a window are next to each other."""
         return self.window.kept(len(self.shape))[-1] == len(self.shape) - 1
 
-    def _combine(self, starts: dict[int, ir.Expr]) -> ir.Stmt:
-        """Return the statement that puts one element of an update into the result."""
+    def _combine(self, starts: dict[int, ir.Expr]) -> None:
+        """Write the statement that puts one element of an update into the result."""
         ndim, kind = len(self.shape), self.op.kind
-        place: list[ir.Expr] = [starts.get(a, ir.index(0)) for a in range(ndim)]
+        places: list[ir.Expr] = [starts.get(a, ir.index(0)) for a in range(ndim)]
         for a, b in zip(self.window.paired, self.window.paired_indices, strict=True):
-            place[a] = self.at[self.outer[b]]
+            places[a] = self.at[self.outer[b]]
         for a, b in zip(self.window.kept(ndim), self.inner, strict=True):
-            place[a] = ir.add(place[a], self.at[b])
-        update = tuple(self.at[a] for a in range(len(self.update_shape)))
-        value: ir.Expr = ir.Load(self.updates, update)
-        if kind != "set":
-            names = _BOOL_COMBINE if is_bool(self.result.dtype) else _COMBINE
-            value = ir.apply(names[kind], ir.Load(self.result, tuple(place)), value)
-        return ir.Store(self.result, tuple(place), value)
-
-
-def _buffer(name: str, type_: ArrayType) -> ir.Buffer:
-    return ir.Buffer(name, type_.dtype, tuple(map(length_of, type_.shape)))
+            places[a] = ir.add(places[a], self.at[b])
+        place = tuple(places)
+        value = self.value(self.updates, tuple(self.at[a] for a in range(len(self.update_shape))))
+        if kind == "set":
+            self.emit(ir.Store(self.result, place, value))
+            return
+        names = _BOOL_COMBINE if is_bool(self.result.dtype) else _COMBINE
+        before: ir.Expr = ir.Load(self.result, place)
+        self.emit(ir.Store(self.result, place, ir.apply(names[kind], before, value)))
 
 
 def _var(name: str) -> ir.Var:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stax.control import HoldsGraphs, Scan, with_graphs
@@ -56,18 +56,30 @@ def _replacing(changed: dict[Node, Any]) -> Callable[[Node, list[Any]], Any]:
 
 def _kept(op: Any, read: set[int]) -> list[int]:
     """Return which results a scan has to have: those read, and what is carried for them."""
-    body, kept = op.body, set(read)
-    carried = body.inputs[op.consts : op.consts + op.carry]
+    body = op.body
+    carry = dict(enumerate(body.inputs[op.consts : op.consts + op.carry]))
+    stacked = [body.outputs[i] for i in read if i >= op.carry]
+    first = {k for k in read if k < op.carry}
+    return sorted(read | carried_for(body.nodes, carry, body.outputs, first, stacked))
+
+
+def carried_for(
+    nodes: Sequence[Node],
+    carry: Mapping[int, Node],
+    new: Sequence[Node],
+    read: set[int],
+    outputs: Sequence[Node],
+) -> set[int]:
+    """Return which carried values a loop needs, by their numbers: those of `carry` that are `read`
+    after it, and what `outputs`, or others that it needs, are computed from in a step."""
+    found = set(read)
     while True:
-        needed = set[Node]()
-        outputs = [body.outputs[i] for i in kept]
-        for node in live(body.nodes, outputs):
-            needed.update(node.inputs)
-        needed.update(outputs)
-        more = {k for k, x in enumerate(carried) if x in needed} - kept
+        roots = [*outputs, *(new[k] for k in found)]
+        needed = {x for node in live(nodes, roots) for x in node.inputs} | {*roots}
+        more = {k for k, x in carry.items() if x in needed} - found
         if not more:
-            return sorted(kept)
-        kept |= more
+            return found
+        found |= more
 
 
 def _rewritten(graph: Graph, smaller: dict[Node, list[int]]) -> Graph:

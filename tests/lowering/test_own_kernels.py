@@ -17,7 +17,7 @@ from stax.interpreters.evaluate import evaluate
 from stax.lowering import loop_ir as ir
 from stax.op import Batch
 from stax.operators.dynamic import dynamic_slice, dynamic_update_slice
-from stax.operators.elementwise import add, full, mul
+from stax.operators.elementwise import add, div, full, mul
 from stax.operators.fft import Fft
 from stax.operators.index import (
     GatherDimensionNumbers,
@@ -165,6 +165,23 @@ def test_long_rows(dtype: str) -> None:
     check(lambda x: sort(x, 0), x)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint32", "int64", "float16"])
+def test_a_long_row_alone_is_sorted_in_parts(dtype: str) -> None:
+    x = draw_array(np.random.default_rng(0), dtype, (70_001,))
+    check(lambda x: (sort(x, 0), argsort(x, 0)), x)
+    check(lambda x, y: sort((x, y), 0)[1], x[::-1].copy(), x)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_zeros_and_nan_keep_their_order(axis: int) -> None:
+    rng = np.random.default_rng(0)
+    bits = rng.choice(np.array([0, 0x80000000, 0x7FC00001, 0xFFC00002, 0x3F800000, 0xBF800000],
+                               np.uint32), (90, 90))  # fmt: skip
+    (got,), _ = compiled(lambda x: sort(x, axis), [bits.view(np.float32)])
+    order = np.argsort(np.nan_to_num(bits.view(np.float32), nan=np.inf), axis, kind="stable")
+    np.testing.assert_array_equal(got.view(np.uint32), np.take_along_axis(bits, order, axis))
+
+
 def test_many_rows_in_tasks() -> None:
     rng = np.random.default_rng(0)
     x, y = draw_array(rng, "float32", (777, 60)), draw_array(rng, "int16", (777, 60))
@@ -203,10 +220,12 @@ def test_scatter_of_rows(
 
 
 NUMBERS = {
+    "many rows": ((11, 16), (3000, 1), (3000, 16), ROWS),
     "columns": ((5, 3), (4, 1), (5, 4), ScatterDimensionNumbers((0,), (1,), (1,))),
     "windows": ((50, 600), (9, 2), (9, 530), ScatterDimensionNumbers((1,), (0,), (0, 1))),
     "blocks": ((10, 12), (7, 2), (3, 7, 4), ScatterDimensionNumbers((0, 2), (), (1, 0))),
     "points": ((10, 12), (7, 2), (7,), ScatterDimensionNumbers((), (0, 1), (0, 1))),
+    "many points": ((10, 12), (71, 2), (71,), ScatterDimensionNumbers((), (0, 1), (0, 1))),
     "grid": ((10,), (7, 2, 1), (7, 2), POINTS),
     "one": ((10, 12), (1,), (12,), ScatterDimensionNumbers((0,), (0,), (0,))),
     "batch": ((6, 9), (6, 7, 1), (6, 7), ScatterDimensionNumbers((), (1,), (1,), (0,), (0,))),
@@ -236,6 +255,32 @@ def test_scatter_into_zeros_from_what_is_computed() -> None:
         return add(added, scatter(added, i, u, ROWS)), added
 
     check(function, i, u)
+
+
+def test_updates_are_computed_where_they_are_put_in() -> None:
+    rng = np.random.default_rng(0)
+    i, u = rng.integers(0, 4, (50, 1)).astype("i4"), rng.normal(size=(50, 7)).astype("f4")
+
+    def function(i: Any, u: Any) -> Any:
+        return scatter_add(full((9, 7), 0, np.dtype("float32")), add(i, i), mul(u, u), ROWS)
+
+    check(function, i, u)
+    assert compile_graph(traced(function, [i, u])).lowered.program.arena_bytes == 0
+
+
+def test_updates_that_read_what_they_change_are_stored() -> None:
+    rng = np.random.default_rng(0)
+    x, i = rng.normal(size=(9, 7)).astype("f4"), rng.integers(0, 9, (50, 1)).astype("i4")
+    rows = GatherDimensionNumbers((1,), (0,), (0,))
+
+    def function(x: Any, i: Any) -> Any:
+        y = mul(x, x)
+        read = gather(y, i, rows, (1, 7))
+        return scatter(y, i, add(read, read), ROWS)
+
+    check(function, x, i)
+    steps = compile_graph(traced(function, [x, i])).lowered.program.steps
+    assert len(steps) == 3  # the operand, the updates, and these put into its memory
 
 
 def test_indices_that_are_the_updates() -> None:
@@ -337,3 +382,17 @@ def test_every_op_in_a_batch(sample: Any) -> None:
 
 
 # --- what has no kernel ---
+
+
+def test_values_are_computed_where_they_are_read_later() -> None:
+    """What the first kernel does not need is not stored by it, and results go over operands."""
+    rng = np.random.default_rng(0)
+    x, k = (rng.normal(size=(40, 60)).astype("f4") for _ in range(2))
+
+    def function(x: Any, k: Any) -> Any:
+        factor = div(div(div(k, add(k, k)), mul(k, k)), add(mul(k, k), k))
+        return mul(cumsum(mul(x, x), 1), add(factor, mul(factor, k)))
+
+    check(function, x, k)
+    program = compile_graph(traced(function, [x, k])).lowered.program
+    assert len(program.steps) == 3 and program.arena_bytes <= 40 * 60 * 4

@@ -11,9 +11,9 @@ import stax
 import stax.numpy as snp
 from stax.graph import Graph, Input, Node
 from stax.interpreters.evaluate import evaluate
-from stax.lowering.element import static_size
+from stax.lowering.element import ALIGNMENT, static_size
 from stax.lowering.pipeline import lower_graph
-from stax.lowering.program import ALIGNMENT, KernelStep, Place, Program
+from stax.lowering.program import KernelStep, Place, Program
 from stax.runtime.compiler import compile_graph, module_text
 from tests.lowering.examples import EXAMPLES, graph_of, normal, reads, writes
 from tests.random_graphs import DTYPES, arguments, assert_same_bits, graphs
