@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 MOST_TASKS = 16
 # Element operations, about, below which threads are not worth their start.
 PARALLEL_FROM = 1 << 16
+# Multiplications from which unknowns are found in two halves, each of at least so many columns.
+SPLIT_FROM, SIDE = 1 << 20, 32
 # What a blocked algorithm of LAPACK likes to have per column.
 BLOCK = 64
 
@@ -96,8 +98,9 @@ class LapackStep:
 
     def functions(self, attributes: str) -> Iterator[tuple[str, str]]:
         """Yield names and texts of the functions that the call needs."""
-        yield from helpers(attributes)
-        yield self.kernel.name, self.kernel.text(attributes)
+        text = self.kernel.text(attributes)
+        yield from helpers(attributes, text)
+        yield self.kernel.name, text
 
 
 def has_native(node: Node) -> bool:
@@ -200,16 +203,30 @@ class Kernel:
 
     def _triangular_solve(self, op: TriangularSolve) -> None:
         b, (rows, columns) = self.body, self.inputs[1].sides
-        n = self.inputs[0].sides[0]
-        a, right = b.item(n * n * self.size), b.item(rows * columns * self.size)
-        found = b.item(rows * columns * self.size)
-        b.copy(found, right, rows * columns * self.size)
+        n, many = self.inputs[0].sides[0], columns if op.left_side else rows
+        row = columns * self.size
+        pieces = 2 if self.batch == 1 and many >= 2 * SIDE and n * n * many >= SPLIT_FROM else 1
+        if pieces == 1:
+            a, right, found = (b.item(k) for k in (n * n * self.size, rows * row, rows * row))
+            b.copy(found, right, rows * row)
+            sides: tuple[Any, Any] = columns, rows
+        else:
+            # The unknowns of each half, columns or rows, are found by themselves.
+            self.batch, share = pieces, -(-many // pieces)
+            length, address = b.length(share, many - share * (pieces - 1), pieces)
+            step = share * (self.size if op.left_side else row)
+            a, right, found = (b.item(k) for k in (0, step, step))
+            if op.left_side:
+                b.copy_rows(found, right, rows, b.product(length, self.size), row)
+            else:
+                b.copy_rows(found, right, length, row, row)
+            sides = (address, rows) if op.left_side else (columns, address)
         # op(A) X = B is X^T op(A)^T = B^T, and by columns the memory holds X^T, A^T and B^T.
         turn = ("C" if op.conjugate_a else "T") if op.transpose_a else "N"
         side, triangle = "R" if op.left_side else "L", "U" if op.is_lower else "L"
         unit = "U" if op.unit_diagonal else "N"
         one = b.one()
-        b.call("trsm", side, triangle, turn, unit, columns, rows, one, a, n, found, columns)
+        b.call("trsm", side, triangle, turn, unit, *sides, one, a, n, found, columns)
 
     def _lu(self) -> None:
         b, (rows, columns) = self.body, self.inputs[0].sides

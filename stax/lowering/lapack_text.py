@@ -32,6 +32,7 @@ class Body:
         self._constants: dict[tuple[str, Any], str] = {}
         self._lines: list[str] = []
         self._count = 0
+        self._has_length = False
 
     def item(self, nbytes: int) -> str:
         """Return the address of the matrix in the next buffer, of which it is so many bytes."""
@@ -71,6 +72,25 @@ class Body:
         """Copy memory."""
         self.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {nbytes}, i1 false)")
 
+    def copy_rows(self, to: str, source: str, rows: Any, nbytes: Any, apart: int) -> None:
+        """Copy so many bytes of each of some rows."""
+        sizes = f"i64 {rows}, i64 {nbytes}, i64 {apart}"
+        self.do(f"call void @lapack_copy_rows(ptr {to}, ptr {source}, {sizes})")
+
+    def length(self, common: int, last: int, items: int) -> tuple[str, str]:
+        """Return a number that is another for the last item, and its address."""
+        self._has_length = True
+        self.do(f"%is.last = icmp eq i64 %i, {items - 1}")
+        self.do(f"%length = select i1 %is.last, i64 {last}, i64 {common}")
+        self.do("%length.short = trunc i64 %length to i32")
+        self.do("store i32 %length.short, ptr %length.at")
+        return "%length", "%length.at"
+
+    def product(self, number: str, factor: int) -> str:
+        """Return a number times a constant."""
+        self.do(f"{number}.times = mul i64 {number}, {factor}")
+        return f"{number}.times"
+
     def transpose(self, to: str, source: str, rows: int, columns: int) -> None:
         """Store a matrix of so many rows and columns, by rows, by columns."""
         bits = 8 * self.size
@@ -109,6 +129,8 @@ class Body:
         for i, value in enumerate(names, 1):
             loads.append(f"{value}.at = getelementptr ptr, ptr %buffers, i64 {i}")
             loads.append(f"{value} = load ptr, ptr {value}.at")
+        if self._has_length:
+            loads.append("%length.at = alloca i32")
         loads.append("%info = alloca i32")
         loads.append("store i32 0, ptr %info")
         for (kind, number), value in self._constants.items():
@@ -185,16 +207,18 @@ row:
   %i = phi i64 [%bi, %block], [%i.next, %row.end]
   %i.next = add i64 %i, 1
   %first = mul i64 %i, %columns
+  %row.from = getelementptr i{bits}, ptr %source, i64 %first
+  %other = mul i64 %bj, %rows
+  %there = add i64 %other, %i
+  %first.at = getelementptr i{bits}, ptr %to, i64 %there
   br label %element
 element:
   %j = phi i64 [%bj, %row], [%j.next, %element]
+  %at = phi ptr [%first.at, %row], [%at.next, %element]
   %j.next = add i64 %j, 1
-  %place = add i64 %first, %j
-  %from = getelementptr i{bits}, ptr %source, i64 %place
+  %at.next = getelementptr i{bits}, ptr %at, i64 %rows
+  %from = getelementptr i{bits}, ptr %row.from, i64 %j
   %value = load i{bits}, ptr %from, align {align}
-  %other = mul i64 %j, %rows
-  %there = add i64 %other, %i
-  %at = getelementptr i{bits}, ptr %to, i64 %there
   store i{bits} %value, ptr %at, align {align}
   %j.more = icmp slt i64 %j.next, %j.end
   br i1 %j.more, label %element, label %row.end
@@ -219,18 +243,18 @@ row:
   %i = phi i64 [0, %entry], [%i.next, %row.end]
   %i.next = add i64 %i, 1
   %first = mul i64 %i, %columns
+  %row.at = getelementptr i{bits}, ptr %to, i64 %first
+  %row.from = getelementptr i{bits}, ptr %source, i64 %i
   br label %element
 element:
   %j = phi i64 [0, %row], [%j.next, %element]
+  %from = phi ptr [%row.from, %row], [%from.next, %element]
   %j.next = add i64 %j, 1
-  %column = mul i64 %j, %stride
-  %place = add i64 %column, %i
-  %from = getelementptr i{bits}, ptr %source, i64 %place
+  %from.next = getelementptr i{bits}, ptr %from, i64 %stride
   %value = load i{bits}, ptr %from, align {align}
   %is.upper = icmp sge i64 %j, %i
   %kept = select i1 %is.upper, i{bits} %value, i{bits} 0
-  %there = add i64 %first, %j
-  %at = getelementptr i{bits}, ptr %to, i64 %there
+  %at = getelementptr i{bits}, ptr %row.at, i64 %j
   store i{bits} %kept, ptr %at, align {align}
   %j.more = icmp slt i64 %j.next, %columns
   br i1 %j.more, label %element, label %row.end
@@ -257,6 +281,25 @@ row:
   %bytes = mul i64 %count, %size
   call void @llvm.memset.p0.i64(ptr %at, i8 0, i64 %bytes, i1 false)
   %more = icmp slt i64 %i.next, %n
+  br i1 %more, label %row, label %exit
+exit:
+  ret void
+}}
+"""
+
+_COPY_ROWS = """
+define internal void @lapack_copy_rows(ptr %to, ptr %source, i64 %rows, i64 %bytes, i64 %apart)
+    {attributes} {{
+entry:
+  br label %row
+row:
+  %i = phi i64 [0, %entry], [%i.next, %row]
+  %i.next = add i64 %i, 1
+  %offset = mul i64 %i, %apart
+  %from = getelementptr i8, ptr %source, i64 %offset
+  %at = getelementptr i8, ptr %to, i64 %offset
+  call void @llvm.memcpy.p0.p0.i64(ptr %at, ptr %from, i64 %bytes, i1 false)
+  %more = icmp slt i64 %i.next, %rows
   br i1 %more, label %row, label %exit
 exit:
   ret void
@@ -321,14 +364,21 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
 
-def helpers(attributes: str) -> Iterator[tuple[str, str]]:
-    """Yield names and texts of the functions that bodies call."""
+def helpers(attributes: str, body: str) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of the functions that a body calls."""
     yield "lapack_declarations", _DECLARATIONS
+    for name, text in _helpers(attributes):
+        if f"@{name}(" in body:
+            yield name, text
+
+
+def _helpers(attributes: str) -> Iterator[tuple[str, str]]:
     for bits in (32, 64, 128):
         sizes = {"bits": bits, "align": min(bits // 8, 8), "attributes": attributes}
         yield f"lapack_transpose{bits}", _TRANSPOSE.format(**sizes)
         yield f"lapack_upper{bits}", _UPPER.format(**sizes)
     for real in ("float", "double"):
         yield f"lapack_nan_{real}", _NAN.format(real=real, attributes=attributes)
+    yield "lapack_copy_rows", _COPY_ROWS.format(attributes=attributes)
     yield "lapack_zero_above", _ZERO_ABOVE.format(attributes=attributes)
     yield "lapack_permutation", _PERMUTATION.format(attributes=attributes)

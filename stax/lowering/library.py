@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from stax.errors import LoweringError
@@ -12,13 +13,15 @@ from stax.lowering.build import BuiltKernel
 from stax.lowering.fourier import FourierPass
 from stax.lowering.fourier_kernel import fourier_kernel
 from stax.lowering.fuse import Fusion
+from stax.lowering.gemm import GEMM_NAMES, Product, product_of
 from stax.lowering.host import HostStep, host_step
 from stax.lowering.lapack import LapackStep, has_native
-from stax.lowering.own import GEMM_NAMES, gemm, stored_operands
+from stax.lowering.own import stored_operands
 from stax.lowering.paired import is_library_op, library_op
 from stax.lowering.running import running_kernel
 from stax.lowering.scatter import scatter_kernels
 from stax.lowering.selecting import SelectStep
+from stax.lowering.small_matrices import in_lanes, lane_matrices
 from stax.lowering.sorting import SortStep, sort_step
 from stax.operators.bits import Late
 from stax.operators.contract import DotGeneral
@@ -38,13 +41,17 @@ class GemmStep:
 
     @property
     def reads_and_writes(self) -> tuple[Node, ...]:
-        return (*stored_operands(self.node), self.node)
+        return (self.product.first, self.product.second, self.node)
+
+    @cached_property
+    def product(self) -> Product:
+        """What BLAS computes."""
+        return product_of(self.node)
 
     def call(self, driver: DriverWriter) -> None:
         """Write the call."""
-        a, b = (driver.pointer(x) for x in stored_operands(self.node))
-        c = driver.pointer(self.node)
-        descriptor = driver.table("i64", [str(n) for n in gemm(self.node)])
+        a, b, c = map(driver.pointer, self.reads_and_writes)
+        descriptor = driver.table("i64", [str(n) for n in self.product.gemm])
         function = driver.from_context(GEMM_NAMES[self.node.type.dtype])
         driver.do(f"call void {function}(ptr {a}, ptr {b}, ptr {c}, ptr {descriptor})")
 
@@ -75,15 +82,18 @@ def _steps(
         case Cumulative():
             return (running_kernel(node, sources[0], name, labels),)
         case Scatter():
-            return scatter_kernels(node, sources, name, labels)
+            return scatter_kernels(fusion, node, name, labels)
         case Sort():
-            return (sort_step(SortStep, node, sources, results_read(fusion, node)),)
+            operands = [fusion.root_of(x) for x in stored_operands(node)]
+            return (sort_step(SortStep, node, operands, results_read(fusion, node)),)
         case TopK():
             return (sort_step(SelectStep, node, sources, results_read(fusion, node)),)
         case op if isinstance(library_op(op), FourierPass):
             return (fourier_kernel(node, sources, name, labels),)
         case op if is_library_op(op):
             found = results_read(fusion, node)
+            if in_lanes(node):
+                return (lane_matrices(node, sources, found, name, labels),)
             if has_native(node):
                 return (LapackStep(node, tuple(sources), tuple(found)),)
             return (host_step(node, sources, found),)

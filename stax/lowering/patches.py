@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stax.lowering.element import static_size
+from stax.lowering.split import Copy
 from stax.op import Op
 from stax.operators.broadcast import broadcast_in_dim, reduce_sum
 from stax.operators.contract import dot_general
@@ -61,8 +62,12 @@ class Patches(Op):
         return operands[0]((first, *places, last))
 
 
-def as_product(op: Convolution, x: Any, w: Any) -> Any:
-    """Return a convolution as a product; its kernels sum in the type in which it does."""
+def as_product(op: Convolution, x: Any, w: Any, near: int | None = None) -> Any:
+    """Return a convolution as a product; its kernels sum in the type in which it does.
+
+    Along axis `near`, if that is known, `x` lies in memory element by element.  Patches read rows
+    along their last axis, so they are read from a copy where that is another one.
+    """
     out = op.abstract_eval(x.type, w.type)
     wide = op.accumulates(x.type.dtype, w.type.dtype)
     x, w = convert(x, wide), convert(w, wide)
@@ -74,7 +79,8 @@ def as_product(op: Convolution, x: Any, w: Any) -> Any:
     # the patches of the forward convolution.
     turned = static_size(sizes) > static_size(counts)
     if op.groups == 1:
-        found = _plain(op, framed, w, counts, sizes, turned)
+        is_far = near is not None and near != (0 if turned else x.type.ndim - 1)
+        found = _plain(op, framed, w, counts, sizes, turned, is_far)
     elif w.type.shape[-2] == 1:
         found = _by_channel(op, framed, w, counts, sizes)
     else:
@@ -91,15 +97,20 @@ def form_of(op: Convolution, kernel: ArrayType) -> str:
     return f"a product with patches for each of {op.groups} groups"
 
 
-def _plain(op: Convolution, x: Any, w: Any, counts: Shape, sizes: Shape, turned: bool) -> Any:
+def _plain(
+    op: Convolution, x: Any, w: Any, counts: Shape, sizes: Shape, turned: bool, is_far: bool
+) -> Any:
     rank = len(sizes)
     at_kernel, at_result = tuple(range(rank)), tuple(range(1, rank + 1))
+    if turned:
+        x = transpose(x, (rank + 1, *at_result, 0))
+    if is_far:
+        x = bind(Copy(), x)
     if not turned:
         patches = bind(Patches(counts, sizes, op.strides, op.window_spread), x)
         axes = tuple(range(rank + 1, 2 * rank + 2))
         return dot_general(patches, w, ((axes, (*at_kernel, rank)), ((), ())))
-    swapped = transpose(x, (rank + 1, *at_result, 0))
-    patches = bind(Patches(sizes, counts, op.window_spread, op.strides), swapped)
+    patches = bind(Patches(sizes, counts, op.window_spread, op.strides), x)
     # patches[c, *k, *t, n] and w[*k, c, o], the kernel with its channels in front
     w = transpose(w, (rank, *at_kernel, rank + 1))
     axes = tuple(range(rank + 1))

@@ -1,9 +1,10 @@
 """Undoing transposes that a program does around a computation.
 
 `f(x.T).T` and `x.T.sum(0)` read memory along one axis and compute along another.  Element-wise ops,
-slices and broadcasts do not care about the order of axes, so the computation is written without the
-transpose where that leaves none: where another one undoes it, or a reduction ends it.  And the
-transpose of a product, of a gradient in weights say, is the product with its operands exchanged.
+slices, pads and broadcasts do not care about the order of axes, so the computation is written
+without the transpose where that leaves none: where another one undoes it, or a reduction ends
+it.  And the transpose of a product, of a gradient in weights say, is the product with its operands
+exchanged.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from stax.operators.broadcast import Broadcast, Reduction
 from stax.operators.contract import DotGeneral
 from stax.operators.elementwise import Convert, Elementwise, IntegerPow, Select
 from stax.operators.reshape import Transpose, reshape
-from stax.operators.shape import Slice
+from stax.operators.shape import Pad, Slice
 from stax.trace import Trace, bind, full
-from stax.types import Shape
 from stax.verify import verified
 
 
@@ -81,6 +81,8 @@ class _Rewriter:
                 found = Bare(op.permutation, self.values[inputs[0]])
             case Slice() if known[0] is not None:
                 found = _sliced(op, known[0])
+            case Pad() if known[0] is not None:
+                found = _padded(op, known[0], self.values[inputs[1]])
             case Elementwise() | Select() | Convert() | IntegerPow():
                 found = self._pointwise(op, inputs, known)
         if found is not None:
@@ -106,7 +108,7 @@ class _Rewriter:
 
     def _bare(self, x: Node) -> Bare | None:
         """Return `x` before its transpose, unless it would be computed twice for that."""
-        is_free = isinstance(x.op, Transpose | Slice)
+        is_free = isinstance(x.op, Transpose | Slice | Pad)
         return self.bare.get(x) if is_free or self.uses[x] == 1 else None
 
     def _pointwise(self, op: Op, inputs: tuple[Node, ...], known: list[Bare | None]) -> Bare | None:
@@ -139,7 +141,7 @@ class _Rewriter:
         return None
 
 
-def _before(items: Shape, permutation: tuple[int, ...]) -> Any:
+def _before(items: tuple[Any, ...], permutation: tuple[int, ...]) -> Any:
     """Return what belongs to each axis before a transpose, given what belongs to it after."""
     found = dict(zip(permutation, items, strict=True))
     return tuple(found[a] for a in range(len(permutation)))
@@ -148,6 +150,10 @@ def _before(items: Shape, permutation: tuple[int, ...]) -> Any:
 def _sliced(op: Slice, x: Bare) -> Bare:
     ranges = (_before(r, x.permutation) for r in (op.starts, op.limits, op.strides))
     return Bare(x.permutation, bind(Slice(*ranges), x.value))
+
+
+def _padded(op: Pad, x: Bare, value: Any) -> Bare:
+    return Bare(x.permutation, bind(Pad(_before(op.config, x.permutation)), x.value, value))
 
 
 def _reduced(op: Any, x: Bare) -> Any:

@@ -28,6 +28,9 @@ from stax.trace import Proxy, as_array, bind, type_of
 from stax.types import ArrayType, accumulator, canonical_axis, promote
 
 Axes = tuple[int, ...]
+# Integers below this are exact in float64; and from how many multiplications on BLAS is faster.
+_EXACT = 1 << 53
+_MANY_MULTIPLICATIONS = 1 << 14
 
 
 class _Free(NamedTuple):
@@ -137,7 +140,7 @@ class DotGeneral(BilinearOp):
         x = lhs.astype(wide, copy=False).transpose(x_order)
         y = rhs.astype(wide, copy=False).transpose(y_order)
         with np.errstate(all="ignore"):
-            product = np.matmul(
+            product = _matmul(
                 x.reshape((*batch, math.prod(rows), terms)),
                 y.reshape((*batch, terms, math.prod(columns))),
             )
@@ -145,6 +148,8 @@ class DotGeneral(BilinearOp):
 
     def accumulates(self, lhs: Any, rhs: Any) -> np.dtype:
         """Return the type in which products of the dtypes `lhs` and `rhs` are summed."""
+        if lhs is rhs and self.dtype is None:
+            return accumulator(lhs)
         kinds = [ArrayType(d, ()) for d in (lhs, rhs, self.dtype or lhs)]
         return accumulator(promote(*kinds)[0])
 
@@ -208,6 +213,30 @@ class DotGeneral(BilinearOp):
         return kernel.convert(
             kernel.reduce(kind, extents, term, wide), self.dtype or lhs.type.dtype
         )
+
+
+def _matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Multiply matrices; large ones of integers by exact products of floats, which BLAS has.
+
+    Modulo 2^32 the product of a 2^16 + b and c 2^16 + d is (a d + b c) 2^16 + b d.
+    """
+    dtype, terms = x.dtype, x.shape[-1]
+    if dtype.kind not in "biu" or not x.size or x.size * y.shape[-1] < _MANY_MULTIPLICATIONS:
+        return np.matmul(x, y)
+    if dtype.kind == "b":
+        return np.matmul(x.astype(np.float32), y.astype(np.float32)) > 0
+    sizes = [max(abs(int(a.min())), int(a.max())) for a in (x, y)]
+    if math.prod(sizes) * terms < _EXACT:
+        return _float_matmul(x, y).astype(dtype)
+    if dtype.itemsize > 4 or terms << 32 >= _EXACT:
+        return np.matmul(x, y)
+    (a, b), (c, d) = ((m >> 16, m & 0xFFFF) for m in (x.astype(np.int64), y.astype(np.int64)))
+    high = _float_matmul(a, d) + _float_matmul(b, c)
+    return ((high << 16) + _float_matmul(b, d)).astype(dtype)
+
+
+def _float_matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.matmul(x.astype(np.float64), y.astype(np.float64)).astype(np.int64)
 
 
 def _shifted(pair: tuple[Axes, Axes], flags: Sequence[bool]) -> tuple[Axes, Axes]:
@@ -287,6 +316,8 @@ def matmul(x: Any, y: Any, *, precision: Any = None, preferred_element_type: Any
                 f"matmul: operand {position} needs at least one axis, got {a.type}.",
                 advice="Multiply by a number with *.",
             )
+    if x.ndim == y.ndim == 2:
+        return dot_general(x, y, (((1,), (0,)), ((), ())), precision, preferred_element_type)
     x_leads, y_leads = x.shape[:-2], y.shape[:-2]
     leads = max(len(x_leads), len(y_leads))
     plan = _pair_leading(x_leads, y_leads, leads)

@@ -161,9 +161,12 @@ class Convolution(BilinearOp):
         examples, *lengths, _ = type_of(x).shape
         *sizes, channels, _ = w.shape
         counts = type_of(ct).shape[1:-1]
-        parts = reshape(x, (examples, *lengths, self.groups, channels))
-        order = (rank + 2, *range(1, rank + 1), rank + 1, 0)
-        swapped = reshape(transpose(parts, order), (channels, *lengths, self.groups * examples))
+        if self.groups == 1:
+            swapped = transpose(x, (rank + 1, *range(1, rank + 1), 0))
+        else:
+            parts = reshape(x, (examples, *lengths, self.groups, channels))
+            order = (rank + 2, *range(1, rank + 1), rank + 1, 0)
+            swapped = reshape(transpose(parts, order), (channels, *lengths, self.groups * examples))
         padding = []
         for n, size, count, stride, (low, _), spread, apart in zip(
             lengths, sizes, counts, self.strides, self.padding, self.spread, self.window_spread,

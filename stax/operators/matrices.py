@@ -87,6 +87,11 @@ class MatrixOp(Op):
                     f"{self.name} does not accept {t}.",
                     advice=f"It accepts {shown}; convert with astype.",
                 )
+        if len({t.dtype for t in operands if t.dtype != types.int32}) > 1:
+            raise DTypeError(
+                f"{self.name}: matrices must have one dtype, got {', '.join(map(str, operands))}.",
+                advice="Convert them with astype.",
+            )
         batch = self.batch_shape(operands)
         found = [
             ArrayType(t.dtype, (*batch, *t.shape)) for t in self.item_types(*self._items(operands))

@@ -10,21 +10,19 @@ costs nothing to those who do not use it.
 from __future__ import annotations
 
 import ctypes
-import functools
-import importlib.machinery
-import importlib.util
+import importlib
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import scipy
 
+from stax.extensions import extension
 from stax.runtime import growing, host, memory, polling, threads
 from stax.runtime.forking import Lock
 from stax.runtime.once import once
 from stax.runtime.products import Products
 
-_RUNTIME = ("parallel_for", "allocate", "release", "poll", "blas_begin", "blas_end")
+_RUNTIME = ("parallel_for", "threads", "allocate", "release", "poll", "blas_begin", "blas_end")
 # Drivers over the pool (see products.py) and the BLAS routine each one calls.
 _GEMM = {"gemm_f32": "sgemm", "gemm_f64": "dgemm", "gemm_c64": "cgemm", "gemm_c128": "zgemm"}
 _BLAS = (
@@ -117,11 +115,11 @@ def _find(name: str) -> int:
 def _routine(name: str) -> int:
     """The address of a BLAS or LAPACK routine: Fortran order and calling convention, every argument
     a pointer, integers 32 bits."""
-    extension = "cython_blas" if name in _BLAS else "cython_lapack"
-    capsule = _extension(extension).__pyx_capi__[name]
+    module = "cython_blas" if name in _BLAS else "cython_lapack"
+    capsule = extension(f"linalg.{module}").__pyx_capi__[name]
     address = _capsule_pointer(capsule, _capsule_name(capsule))
     if not address:
-        raise RuntimeError(f"scipy.linalg.{extension} exports {name} without an address")
+        raise RuntimeError(f"scipy.linalg.{module} exports {name} without an address")
     return int(address)
 
 
@@ -145,30 +143,10 @@ _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c
 )
 
 
-@functools.cache
-def _extension(name: str) -> ModuleType:
-    # Loading the extension alone takes 3 ms; importing the package around it takes 150. It is the
-    # same module: `import scipy.linalg.cython_blas` finds it afterwards.
-    folder = str(Path(scipy.__file__).parent / "linalg")
-    loader = importlib.machinery.ExtensionFileLoader
-    finder = importlib.machinery.FileFinder(
-        folder, (loader, importlib.machinery.EXTENSION_SUFFIXES)
-    )
-    spec = finder.find_spec(name)
-    if spec is None or spec.loader is None:
-        return importlib.import_module(f"scipy.linalg.{name}")
-    try:
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    except ImportError:
-        return importlib.import_module(f"scipy.linalg.{name}")
-    return module
-
-
 @once
 def _thread_control() -> tuple[int, int] | None:
     """The addresses of `int get()` and `void set(int)` for BLAS's thread count, if it has them."""
-    _extension("cython_blas")
+    extension("linalg.cython_blas")
     root = Path(scipy.__file__).parent
     bundled = (*root.parent.glob("scipy.libs/*openblas*"), *root.glob(".dylibs/*openblas*"))
     for path in bundled:
@@ -194,6 +172,7 @@ _FINDERS: dict[str, Callable[[], int]] = {
     "host_call": host.host_call_address,
     HOST_OPS: lambda: 0,
     "parallel_for": threads.parallel_for_address,
+    "threads": threads.thread_count_address,
     "allocate": memory.allocate_address,
     "release": memory.release_address,
     "poll": polling.poll_address,

@@ -13,6 +13,7 @@ from stax.interpreters.evaluate import evaluate
 from stax.lowering.host import HostStep
 from stax.lowering.lapack import LapackStep
 from stax.lowering.pipeline import lower_graph
+from stax.lowering.small_matrices import FEWEST
 from stax.operators import elementwise as ops, linalg, qr, spectral
 from stax.operators.matrices import adjoint, matmul
 from stax.runtime.compiler import compile_graph, module_text
@@ -97,7 +98,7 @@ def test_native(name: str, dtype: str, batch: int) -> None:
     function, shapes = OPS[name]
     arrays = [draw(dtype, batch, *s) for s in shapes]
     graph = stax.make_graph(function)(*arrays)
-    assert steps_of(graph, LapackStep)
+    assert steps_of(graph, LapackStep) or batch >= FEWEST
     assert not steps_of(graph, HostStep)
     tolerance = 2e-3 if dtype in ("float32", "complex64") else 1e-9
     program = compile_graph(graph)
@@ -106,6 +107,56 @@ def test_native(name: str, dtype: str, batch: int) -> None:
         assert (a.dtype, a.shape) == (y.dtype, y.shape)
         scale = max(1.0, float(np.abs(y).max()))
         np.testing.assert_allclose(a / scale, y / scale, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", [name for name in OPS if name.startswith("solve")])
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_many_unknowns_are_found_in_halves(name: str, dtype: str) -> None:
+    function = OPS[name][0]
+    arrays = [draw(dtype, 110, 110), draw(dtype, 110, 99)]
+    graph = stax.make_graph(lambda a, b: function(a / 110 + snp.eye(110, dtype=dtype), b))(*arrays)
+    (step,) = steps_of(graph, LapackStep)
+    assert step.kernel.tasks == 2
+    (got,), (want,) = compile_graph(graph).run(arrays), evaluate(graph, arrays)
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-3, atol=1e-4)
+
+
+LANES = {
+    **{name: OPS[name][0] for name in ("cholesky", "lu")},
+    **{name: function for name, (function, _) in OPS.items() if name.startswith("solve")},
+}
+
+
+@pytest.mark.parametrize("name", LANES)
+@pytest.mark.parametrize(
+    ("side", "batch", "dtype"), [(1, 8, "float32"), (3, 19, "float64"), (4, 16, "float32"),
+                                 (7, 33, "float32"), (13, 9, "float64")]
+)  # fmt: skip
+def test_many_small_matrices(name: str, side: int, batch: int, dtype: str) -> None:
+    """One matrix in each lane: what is found does not depend on the lane."""
+    arrays = [draw(dtype, batch, side, side), draw(dtype, batch, side, 2)]
+    function = LANES[name] if name.startswith("solve") else lambda a, b: LANES[name](a)
+    graph = stax.make_graph(function)(*arrays)
+    assert not steps_of(graph, LapackStep)
+    program, tolerance = compile_graph(graph), 1e-2 if dtype == "float32" else 1e-9
+    found = [np.asarray(x) for x in program.run(arrays)]
+    for x, y in zip(found, evaluate(graph, arrays), strict=True):
+        assert (x.dtype, x.shape) == (y.dtype, y.shape)
+        scale = max(1.0, float(np.abs(y).max()))
+        np.testing.assert_allclose(x / scale, y / scale, rtol=tolerance, atol=tolerance)
+    turned = [np.asarray(x) for x in program.run([np.roll(x, 3, 0) for x in arrays])]
+    for x, y in zip(found, turned, strict=True):
+        np.testing.assert_array_equal(np.roll(x, 3, 0), y)
+
+
+def test_small_matrices_that_have_no_factors() -> None:
+    x = np.stack([np.eye(5, dtype=np.float32)] * 9)
+    x[2], x[4, 1, 1], x[6, 3, 3], x[7, 2] = 0, -1, np.nan, 0
+    factor = np.asarray(stax.jit(snp.linalg.cholesky)(x))
+    np.testing.assert_array_equal(factor, np.asarray(snp.linalg.cholesky(x)))
+    x[6, 3, 3] = 0
+    for got, want in zip(stax.jit(linalg.lu)(x), linalg.lu(x), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("wanted", [(0,), (1,), (2,), (0, 2), (1, 2)])

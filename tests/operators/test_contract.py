@@ -17,7 +17,7 @@ from stax.api.mapping import vmap
 from stax.array import asarray
 from stax.errors import ArgumentValueError, DTypeError, ShapeError
 from stax.extent import symbol
-from stax.operators.contract import dot, dot_general, matmul, tensordot
+from stax.operators.contract import DotGeneral, dot, dot_general, matmul, tensordot
 from stax.trace import Trace
 from stax.types import ArrayType, float32
 from tests.like_jax import TOLERANCES, assert_like_jax
@@ -144,6 +144,24 @@ def test_16_bits_accumulate_in_32(dtype: str) -> None:
     assert float(matmul(x, x.T)[0, 0]) == 4096.0
     y = np.random.default_rng(0).normal(size=(8, 64)).astype(jnp.dtype(dtype))
     assert_like_jax(matmul(y, y.T), jnp.matmul(y, y.T), TOLERANCES[dtype])
+
+
+INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+
+
+@pytest.mark.parametrize("dtype", (*INTEGERS, "bool"))
+@pytest.mark.parametrize("largest", [9, None])
+def test_large_products_of_integers_are_exact(dtype: str, largest: int | None) -> None:
+    """They wrap, as those of NumPy do."""
+    low, high = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    low, high = (low, high) if largest is None else (max(low, -largest), min(high, largest))
+    rng = np.random.default_rng(0)
+    shapes = ((3, 40, 33), (3, 33, 50))
+    x, y = (rng.integers(low, high, s, np.dtype(dtype), endpoint=True) for s in shapes)
+    x[0], y[0] = low, low
+    got = DotGeneral(((2,), (1,)), ((0,), (0,))).evaluate(x, y)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, np.matmul(x, y))
 
 
 def test_preferred_element_type() -> None:
