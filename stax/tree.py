@@ -21,7 +21,7 @@ import dataclasses
 import functools
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import optree
 
@@ -52,6 +52,7 @@ from stax.tree_nodes import (
 )
 
 IsLeaf = Callable[[Any], bool] | None
+_T = TypeVar("_T")
 
 _LEAF = optree.PyTreeKind.LEAF
 # Structures remembered at once; past that the tables are emptied and fill again.
@@ -122,8 +123,12 @@ class TreeDef:
         found: tuple[type, Any] = level.walk([None] * level.num_leaves, lambda *node: node[:2])
         return found
 
+    def fold(self, leaf: _T, node: Callable[[type, Any, Sequence[_T]], _T]) -> _T:
+        """Combine from the leaves up: `node` is given a class, its static data and its children."""
+        return self._spec.walk([leaf] * self.num_leaves, node)
+
     def __repr__(self) -> str:
-        return f"PyTreeDef({self._spec.walk(['*'] * self.num_leaves, _format_node)})"
+        return f"PyTreeDef({self.fold('*', _format_node)})"
 
 
 PyTreeDef = TreeDef

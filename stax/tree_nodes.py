@@ -87,10 +87,11 @@ def _simple_key(key: KeyEntry) -> str:
 
 
 class NodeType(NamedTuple):
-    """How one class is taken apart; optree holds how it is put together."""
+    """How one class is taken apart and put together; for some of Python's own only optree knows."""
 
     flatten: _Flatten
     keys: Callable[[Any], Iterable[KeyEntry]] | None
+    unflatten: _Unflatten | None = None
 
 
 def _sequence_keys(node: Sequence[Any]) -> list[KeyEntry]:
@@ -129,10 +130,15 @@ _NODES: dict[type, NodeType] = {
     list: NodeType(lambda node: (node, None), _sequence_keys),
     type(None): NodeType(lambda _: ((), None), lambda _: ()),
     dict: NodeType(_flatten_dict, _dict_keys),
-    defaultdict: NodeType(_flatten_defaultdict, _dict_keys),
+    defaultdict: NodeType(
+        _flatten_defaultdict,
+        _dict_keys,
+        lambda data, values: defaultdict(data[0], zip(data[1], values, strict=True)),
+    ),
     OrderedDict: NodeType(
         lambda node: (tuple(node.values()), tuple(node)),
         lambda node: [DictKey(key) for key in node],
+        lambda keys, values: OrderedDict(zip(keys, values, strict=True)),
     ),
 }
 _BUILTIN = frozenset(_NODES)
@@ -162,6 +168,11 @@ def node_type(tree: Any) -> NodeType | None:
     if found is None and adopt_from_jax([tree]):
         return _NODES[type(tree)]
     return found
+
+
+def node_rules(cls: type) -> NodeType | None:
+    """How instances of a class are taken apart; None for named tuples and leaves."""
+    return _NODES.get(cls)
 
 
 def is_registered(cls: type) -> bool:
@@ -239,7 +250,7 @@ def _register(
         # optree warns when a namedtuple or struct sequence class gets a rule of its own.
         warnings.simplefilter("ignore", UserWarning)
         optree.register_pytree_node(nodetype, flatten, unflatten, namespace=NAMESPACE)
-    _NODES[nodetype] = NodeType(flatten, keys)
+    _NODES[nodetype] = NodeType(flatten, keys, unflatten)
 
 
 def register_pytree_node_class(cls: _Class) -> _Class:

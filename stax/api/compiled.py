@@ -18,7 +18,8 @@ import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any, NamedTuple
 
 from stax import tree
@@ -45,10 +46,11 @@ from stax.interpreters.evaluate import evaluate, found_types
 from stax.interpreters.interpret import inline
 from stax.named_axes import in_force
 from stax.runtime import loops
+from stax.runtime.call_form import tree_form
 from stax.runtime.compiler import CompiledProgram, compile_graph
 from stax.runtime.entry import make_entry
 from stax.runtime.forking import Lock
-from stax.trace import current_trace, links, recorder
+from stax.trace import current_trace, links, recorder, trace_variable
 from stax.types import ArrayType
 
 # Variants that a jitted function keeps at once.
@@ -79,7 +81,7 @@ class JitFunction(functools.partial):
     _specializer: _Specializer
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<jitted {function_name(self.__wrapped__)}>"
@@ -122,11 +124,6 @@ class Options:
     donate_argnames: tuple[str, ...] = ()
     dynamic: tuple[tuple[str, tuple[tuple[int, str], ...]], ...] = ()
     memory_budget: int | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Say whether the native entry may run variants without looking at options."""
-        return replace(self, memory_budget=None) == Options()
 
 
 _live: weakref.WeakSet[_Specializer] = weakref.WeakSet()
@@ -198,6 +195,8 @@ class _Given(NamedTuple):
 
     def static_key(self) -> tuple[Any, ...]:
         """Return what a variant depends on: equal values of one type, at one place."""
+        if not (self.fixed or self.fixed_names):
+            return ()
         static = (*self.fixed.items(), *self.fixed_names.items())
         return tuple([(place, type(value), value) for place, value in static])
 
@@ -255,12 +254,18 @@ class _Specializer:
             return
         out, captures = variant.traced.out_tree, variant.traced.captures
         self.leaf_calls.add((treedef, types, static), program, captures, out)
-        args, kwargs = treedef.unflatten(types)
-        is_tuple = out == tree.tree_structure((0,) * out.num_leaves)
-        is_flat = not kwargs and len(args) == len(types)
-        is_one = out.num_leaves == 1 and tree.treedef_is_leaf(out)
-        if self.options.is_plain and is_flat and (is_one or is_tuple):
-            program.add_to(self.entry, captures, is_tuple)
+        fixed = [(place, value) for place, _, value in static]
+        form = tree_form(treedef, out, fixed, self._is_donated)
+        if form is not None:
+            program.add_to(self.entry, captures, form)
+
+    def _is_donated(self, place: int | str, count: int) -> bool:
+        """Say whether an argument at a place is given up, in a call of `count` positions."""
+        options = self.options
+        if isinstance(place, str):
+            return place in options.donate_argnames
+        named = place < len(self.names) and self.names[place] in options.donate_argnames
+        return named or place in options.donate_argnums or place - count in options.donate_argnums
 
     # --- calls ---
 
@@ -513,7 +518,7 @@ def _check_names(fun: Callable[..., Any], option: str, names: Sequence[str]) -> 
 
 def _rebuild(fun: Callable[..., Any], options: Options) -> JitFunction:
     specializer = _Specializer(fun, options)
-    entry = make_entry(specializer.call, Array)
+    entry = make_entry(specializer.call, Array, trace_variable)
     specializer.entry = entry
     result = JitFunction(entry.call)
     functools.update_wrapper(result, fun)

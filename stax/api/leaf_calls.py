@@ -1,8 +1,9 @@
-"""Calls that the native entry of a jitted function does not know, run natively over their leaves.
+"""Calls that the entry of a jitted function does not take as they are, run over their leaves.
 
-The entry takes flat positional arrays.  Pytrees, keywords, numbers, NumPy arrays and static
-arguments take this way: the arguments are flattened, leaves become arrays for the length of the
-call (`borrowed`), and the variant for their structure, types and static arguments is called.
+The native entry wants leaves that kernels can read.  Calls with others (NumPy arrays of another
+type or layout, NumPy's scalars, complex numbers) take this way, and so do all but flat ones where
+the entry is in Python: the arguments are flattened, leaves become arrays for the length of the call
+(`borrowed`), and the variant for their structure, types and static arguments is called.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import numpy as np
 
 from stax import tree
 from stax.array import Array, array_from_numpy
+from stax.config import config
+from stax.runtime.call_form import flat_form
 from stax.runtime.compiler import CompiledProgram
 from stax.runtime.entry import make_entry
 from stax.trace import links
-from stax.types import ArrayType, scalar_type
+from stax.types import ArrayType, canonical_dtype, is_numeric, scalar_type
 
 MISSED: Any = object()
 
@@ -42,7 +45,8 @@ class LeafCalls:
     ) -> None:
         """Remember the program for `key`, and the structure of its result."""
         entry = make_entry(_missed, Array)
-        program.add_to(entry, captures, True)
+        form = flat_form(len(key[1]), out.num_leaves)
+        program.add_to(entry, captures, form)
         self._found[key] = entry.call, out
 
     def clear(self) -> None:
@@ -51,10 +55,7 @@ class LeafCalls:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: Any) -> Any:
         """Return the result for these arguments, or MISSED if there is no program for them."""
-        if not kwargs and _LEAF_CLASSES.issuperset(map(type, args)):
-            leaves, treedef = list(args), _flat_structure(len(args))
-        else:
-            leaves, treedef = tree.tree_flatten((args, kwargs))
+        leaves, treedef = tree.tree_flatten((args, kwargs))
         try:
             leaves = [x if type(x) is Array else borrowed(x) for x in leaves]
             found = self._found.get((treedef, tuple([x.type for x in leaves]), static))
@@ -66,23 +67,6 @@ class LeafCalls:
         return MISSED if outs is MISSED else found[1].unflatten(outs)
 
 
-_LEAF_CLASSES = frozenset({Array, np.ndarray, bool, int, float, np.float32, np.int32})
-
-
-@functools.cache
-def _flat_structure(count: int) -> tree.TreeDef:
-    """Return the structure of the arguments of a call with `count` leaves by position."""
-    return tree.tree_structure(((0,) * count, {}))
-
-
-# Dtypes of NumPy arrays that enter a program as they are, whether or not enable_x64 is set.
-_NARROW = frozenset(
-    np.dtype(name)
-    for name in ("bool", "int8", "int16", "int32", "uint8", "uint16", "uint32", "float16",
-                 "float32", "complex64")
-)  # fmt: skip
-
-
 def borrowed(value: Any) -> Any:
     """Return an argument as an array for the length of a call.
 
@@ -90,9 +74,20 @@ def borrowed(value: Any) -> Any:
     Raises TypeError for what is no array or number.
     """
     kind = type(value)
-    if kind is np.ndarray and value.dtype in _NARROW:
-        return array_from_numpy(value.view(), ArrayType(value.dtype, value.shape))
     if kind is float or kind is int or kind is bool:
         scalar = scalar_type(value)
         return array_from_numpy(np.array(value, scalar.dtype), scalar)
-    return links.as_array(value)
+    dtype = None
+    if kind is np.ndarray or issubclass(kind, np.generic):
+        dtype = _entering(value.dtype, config.enable_x64)
+    if dtype is None:
+        return links.as_array(value)
+    native = np.array(value, dtype, copy=None)
+    return array_from_numpy(native.view(), ArrayType(dtype, native.shape))
+
+
+@functools.lru_cache(maxsize=256)
+def _entering(dtype: np.dtype, enable_x64: bool) -> np.dtype | None:
+    """Return the dtype that an argument of NumPy's has in a program; None if it is no number."""
+    entering: np.dtype | None = canonical_dtype(dtype) if is_numeric(dtype) else None
+    return entering

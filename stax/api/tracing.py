@@ -13,6 +13,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -197,6 +198,8 @@ def _parameters(f: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def positional_names(f: Callable[..., Any]) -> list[str]:
     """Return the names of the parameters of `f` that can be given by position."""
+    if type(f) is FunctionType and not f.__dict__:
+        return list(f.__code__.co_varnames[: f.__code__.co_argcount])
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [p.name for p in _parameters(f) if p.kind in kinds]
 

@@ -18,11 +18,13 @@ from stax.graph import Graph
 from stax.lowering.hoist import hoisted
 from stax.lowering.pipeline import Lowered, generate, lower_graph
 from stax.lowering.program import Program
-from stax.runtime import libraries, memory
-from stax.runtime.engine import CompiledModule, compile_module, target
+from stax.runtime import libraries, memory, program_cache
+from stax.runtime.call_form import CallForm
+from stax.runtime.engine import CompiledModule, emit_object, load_object, target
 from stax.runtime.entry import add_variant
 from stax.runtime.executable import Executable, ProgramError
 from stax.runtime.host import HostCall
+from stax.runtime.program_cache import KeptProgram
 from stax.types import ArrayType, Shape, storage, uint64
 
 # Programs that move at least this many bytes let other Python threads run meanwhile.
@@ -33,32 +35,38 @@ class CompiledProgram:
     """A compiled graph, whose last inputs are `held` arrays."""
 
     def __init__(
-        self, graph: Graph, lowered: Lowered, module: CompiledModule, held: Sequence[Array] = ()
+        self,
+        graph: Graph,
+        kept: KeptProgram,
+        code: Lowered | None,
+        held: Sequence[Array] = (),
+        memory_budget: int | None = None,
     ) -> None:
         self.graph = graph
         self.held = held
-        self.lowered = lowered
-        self.module = module
-        program = lowered.program
-        context = _context_of(program)
-        self.options = {
-            "arena_bytes": program.call_arena_bytes,
-            # A C function that wants Python's lock, to report an error, must be able to get it.
-            "release_gil": program.is_long
-            or program.bytes_moved >= RELEASE_GIL_FROM
-            or "PyGILState_Ensure" in lowered.slots,
+        self.module = module = load_object(kept.code, ["program"])
+        self._code = code  # None for a program that was found on disk
+        self._memory_budget = memory_budget
+        self.is_static = code is None or _is_static(code)
+        context = None if code is None else _context_of(code.program)
+        self.options: dict[str, Any] = {
+            "arena_bytes": kept.arena_bytes,
+            "release_gil": kept.release_gil,
             "context": context,
         }
-        if not self.is_static:
-            reports = program.is_long or "PyGILState_Ensure" in lowered.slots
-            self._call: Any = _DynamicCall(graph, module, program, reports, context)
+        if code is None or self.is_static:
+            types = graph.input_types, graph.output_types
+            self._call: Any = Executable(module, *types, **self.options)
         else:
-            self._call = Executable(module, graph.input_types, graph.output_types, **self.options)  # type: ignore[arg-type]
+            reports = code.program.is_long or "PyGILState_Ensure" in code.slots
+            self._call = _DynamicCall(graph, module, code.program, reports, context)
 
     @property
-    def is_static(self) -> bool:
-        """Say whether all lengths are known, as native entries want."""
-        return not (self.lowered.program.symbols or self.lowered.program.handed_over)
+    def lowered(self) -> Lowered:
+        """How the program computes; found out now, if it was on disk."""
+        if self._code is None:
+            self._code = lowered(self.graph, self._memory_budget)
+        return self._code
 
     def run(self, values: Sequence[np.ndarray]) -> list[Array]:
         """Run the program on arrays of its input types, captures included.
@@ -69,7 +77,7 @@ class CompiledProgram:
         try:
             results = self._call([np.ascontiguousarray(v).reshape(np.shape(v)) for v in every])
         except ProgramError as error:
-            checked = self.lowered.checked
+            checked = () if self._code is None else self._code.checked
             if not 0 < error.status <= len(checked):
                 raise
             raise checked[error.status - 1].error() from None
@@ -80,8 +88,8 @@ class CompiledProgram:
             )
         return list(map(array_from_numpy, results, types))
 
-    def add_to(self, entry: Any, captures: Sequence[Array], is_tuple: bool) -> None:
-        """Put the program behind a native entry; captured arrays go with it."""
+    def add_to(self, entry: Any, captures: Sequence[Array], form: CallForm) -> None:
+        """Put the program behind an entry; captured arrays go with it."""
         constants = [value_of(c) for c in (*captures, *self.held)]
         count = len(self.graph.inputs) - len(constants)
         add_variant(
@@ -89,9 +97,9 @@ class CompiledProgram:
             self.module,
             self.graph.input_types[:count],
             self.graph.output_types,
-            "tuple" if is_tuple else "array",
+            form,
             constants=constants,
-            **self.options,  # type: ignore[arg-type]
+            **self.options,
         )
 
 
@@ -187,6 +195,31 @@ def module_text(graph: Graph, memory_budget: int | None = None) -> str:
 def compile_graph(graph: Graph, memory_budget: int | None = None) -> CompiledProgram:
     """Compile a graph; raises LoweringError for an op without a lowering."""
     graph, held = hoisted(graph)
-    code = lowered(graph, memory_budget)
-    libraries.require(*code.slots)
-    return CompiledProgram(graph, code, compile_module(code.text, ["program"]), held)
+    name = program_cache.name_of(graph, memory_budget)
+    kept = None if name is None else program_cache.load(name)
+    code = None
+    if kept is None:
+        code = lowered(graph, memory_budget)
+        is_kept = name is not None and _is_static(code) and not code.program.host_steps
+        kept = _kept(code, emit_object(code.text, is_kept=not is_kept))
+        if name is not None and is_kept:
+            program_cache.store(name, kept)
+    libraries.require(*kept.slots)
+    return CompiledProgram(graph, kept, code, held, memory_budget)
+
+
+def _is_static(code: Lowered) -> bool:
+    """Say whether all lengths are known, as native entries want."""
+    return not (code.program.symbols or code.program.handed_over)
+
+
+def _kept(code: Lowered, object_code: bytes) -> KeptProgram:
+    """Return a program as a call needs to know it."""
+    program = code.program
+    # A C function that wants Python's lock, to report an error, must be able to get it.
+    release_gil = (
+        program.is_long
+        or program.bytes_moved >= RELEASE_GIL_FROM
+        or "PyGILState_Ensure" in code.slots
+    )
+    return KeptProgram(object_code, code.slots, program.call_arena_bytes, release_gil)

@@ -1,10 +1,10 @@
-"""The native half of a call: allocate results, run the program, wrap what came out.
+"""The native call: take arguments apart, check leaves, run the program, build the result.
 
 The one idea: calling a small program from Python costs more than running it, so the whole call is
 one C function. There is one such function for all programs, driven by tables (the ctypes structures
-below), and it is compiled once per process. It reads fields of CPython and NumPy objects at offsets
-that `available()` verifies by a trial call; where they are different (a free-threaded
-interpreter, say) the callers in entry.py and executable.py do the same in Python.
+below, and the steps of a CallForm), and it is compiled once per process. It reads fields of CPython
+and NumPy objects at offsets that `available()` verifies by trial calls; where they are different (a
+free-threaded interpreter, say) the callers in entry.py and executable.py do the same in Python.
 """
 
 from __future__ import annotations
@@ -13,23 +13,34 @@ import ctypes
 import os
 import sysconfig
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from stax.runtime import libraries, memory
-from stax.runtime.dispatcher_text import TEXT
+from stax.runtime import dispatcher_leaves, dispatcher_text, dispatcher_trees, libraries, memory
+from stax.runtime.call_form import (
+    DICT,
+    LEAF,
+    LIST,
+    SAME,
+    STATIC,
+    TUPLE,
+    CallForm,
+    Step,
+    flat_form,
+)
 from stax.runtime.engine import CompiledModule, compile_module
 from stax.runtime.once import once
 from stax.runtime.polling import OK
 from stax.runtime.portable import is_portable
-from stax.types import storage
+from stax.types import canonical_dtype, is_numeric, scalar_type, storage
 
 # PyArray_Type and two functions in the table of NumPy's C API; these numbers never change.
 _ARRAY_TYPE, _NEW_FROM_DESCR, _SET_BASE_OBJECT = 2, 94, 282
 _METH_FASTCALL, _METH_KEYWORDS = 0x80, 0x02
-_RELEASE_GIL, _TUPLE_RESULT = 1, 2
+_RELEASE_GIL = 1
 
 
 class OutputTable(ctypes.Structure):
@@ -45,28 +56,63 @@ class OutputTable(ctypes.Structure):
     )
 
 
+class LeafTable(ctypes.Structure):
+    """What a leaf is: its type object, and the ndarrays and numbers that stand for such an array
+    (`descr` is null and `number` 0 where none does)."""
+
+    _fields_ = (
+        ("type", ctypes.c_void_p),
+        ("descr", ctypes.c_void_p),
+        ("dims", ctypes.c_void_p),
+        ("nd", ctypes.c_int64),
+        ("number", ctypes.c_int64),
+    )
+
+
+class StepTable(ctypes.Structure):
+    """A Step of a CallForm."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int64),
+        ("object", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("items", ctypes.c_void_p),
+    )
+
+
 class VariantTable(ctypes.Structure):
-    """One program, the input types it takes, and what it needs to run."""
+    """One program, the arguments it takes, and what it needs to run."""
 
     _fields_ = (
         ("next", ctypes.c_void_p),
         ("program", ctypes.c_void_p),
-        ("input_types", ctypes.c_void_p),
+        ("leaves", ctypes.c_void_p),
         ("outputs", ctypes.c_void_p),
         ("extents", ctypes.c_void_p),
         ("constants", ctypes.c_void_p),
-        ("n_inputs", ctypes.c_int64),
+        ("n_leaves", ctypes.c_int64),
         ("n_outputs", ctypes.c_int64),
         ("n_constants", ctypes.c_int64),
         ("arena_bytes", ctypes.c_int64),
         ("flags", ctypes.c_int64),
         ("context", ctypes.c_void_p),
+        ("positional", ctypes.c_int64),
+        ("n_names", ctypes.c_int64),
+        ("names", ctypes.c_void_p),
+        ("arguments", ctypes.c_void_p),
+        ("n_arguments", ctypes.c_int64),
+        ("argument_stack", ctypes.c_int64),
+        ("results", ctypes.c_void_p),
+        ("n_results", ctypes.c_int64),
+        ("result_stack", ctypes.c_int64),
+        ("donated", ctypes.c_void_p),
     )
 
 
 class EntryTable(ctypes.Structure):
     """What a builtin function is bound to: the first of its variants, the callable for all other
-    calls, and the class of arrays with the offsets of its two slots."""
+    calls, the class of arrays with the offsets of its two slots, and the context variable that is
+    None outside of a trace (null: there is none)."""
 
     _fields_ = (
         ("first", ctypes.c_void_p),
@@ -74,6 +120,7 @@ class EntryTable(ctypes.Structure):
         ("array_class", ctypes.c_void_p),
         ("type_offset", ctypes.c_int64),
         ("value_offset", ctypes.c_int64),
+        ("trace", ctypes.c_void_p),
     )
     owner: Any  # What the table points to, kept alive by whoever keeps the function.
 
@@ -87,6 +134,12 @@ class _ProcessTable(ctypes.Structure):
         ("set_base_object", ctypes.c_void_p),
         ("allocate", ctypes.c_void_p),
         ("release", ctypes.c_void_p),
+        ("float", ctypes.c_void_p),
+        ("int", ctypes.c_void_p),
+        ("bool", ctypes.c_void_p),
+        ("true", ctypes.c_void_p),
+        ("tuple", ctypes.c_void_p),
+        ("none", ctypes.c_void_p),
     )
 
 
@@ -102,10 +155,10 @@ class Program:
     extents: tuple[int, ...] = ()
     constants: tuple[np.ndarray, ...] = ()
     arena_bytes: int = 0
-    tuple_result: bool = True
     release_gil: bool = False
     module: CompiledModule | None = None
     context: libraries.Context | None = None
+    form: CallForm = field(default_factory=lambda: CallForm(0, ()))
 
     @classmethod
     def of(
@@ -118,7 +171,7 @@ class Program:
         extents: Sequence[int] = (),
         constants: Sequence[np.ndarray] = (),
         arena_bytes: int = 0,
-        tuple_result: bool = True,
+        form: CallForm | None = None,
         release_gil: bool = False,
         context: libraries.Context | None = None,
     ) -> Program:
@@ -131,10 +184,10 @@ class Program:
             tuple(extents),
             tuple(constants),
             arena_bytes,
-            tuple_result,
             release_gil,
             module,
             context,
+            form or flat_form(len(input_types), len(output_types)),
         )
 
     @property
@@ -148,36 +201,86 @@ class Variant:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        outputs = program.output_types
-        self._dims = [(ctypes.c_int64 * max(1, len(t.shape)))(*t.shape) for t in outputs]
-        self._outputs = (OutputTable * max(1, len(outputs)))()
-        for table, output, dims in zip(self._outputs, outputs, self._dims, strict=False):
-            nbytes = output.dtype.itemsize * int(np.prod(output.shape, dtype=np.int64))
-            table.type, table.descr = id(output), id(storage(output.dtype))
-            table.dims, table.nd = ctypes.addressof(dims), len(output.shape)
-            table.recycled_bytes = nbytes if nbytes >= memory.RECYCLED_BYTES else 0
-        self._types = _pointers([id(t) for t in program.input_types])
+        form = program.form
+        self._kept: list[Any] = []
+        self._outputs = _table(OutputTable, list(map(self._output, program.output_types)))
+        self._leaves = _table(LeafTable, list(map(self._leaf, program.input_types)))
         self._extents = (ctypes.c_int64 * max(1, len(program.extents)))(*program.extents)
         self._constants = _pointers([c.ctypes.data for c in program.constants])
+        self._names = _pointers(list(map(id, form.names)))
+        self._arguments = _table(StepTable, list(map(self._step, form.arguments)))
+        self._results = _table(StepTable, list(map(self._step, form.results)))
+        self._donated = (ctypes.c_int8 * max(1, len(form.donated)))(*form.donated)
         self.table = self._fill()
 
+    def _dims(self, shape: Sequence[int]) -> int:
+        dims = (ctypes.c_int64 * max(1, len(shape)))(*shape)
+        self._kept.append(dims)
+        return ctypes.addressof(dims)
+
+    def _output(self, kind: Any) -> OutputTable:
+        dtype = storage(kind.dtype)
+        nbytes = kind.dtype.itemsize * int(np.prod(kind.shape, dtype=np.int64))
+        recycled = nbytes if nbytes >= memory.RECYCLED_BYTES else 0
+        return OutputTable(id(kind), id(dtype), self._dims(kind.shape), len(kind.shape), recycled)
+
+    def _leaf(self, kind: Any) -> LeafTable:
+        descr = id(kind.dtype) if _stands_as_it_is(kind) else None
+        nd = len(kind.shape)
+        return LeafTable(id(kind), descr, self._dims(kind.shape), nd, _number_kind(kind))
+
+    def _step(self, step: Step) -> StepTable:
+        items = _pointers(list(map(id, step.items)))
+        self._kept.append(items)
+        return StepTable(step.kind, id(step.object), step.children, ctypes.addressof(items))
+
     def _fill(self) -> VariantTable:
-        program = self.program
-        flags = _RELEASE_GIL * program.release_gil | _TUPLE_RESULT * program.tuple_result
+        program, form = self.program, self.program.form
         return VariantTable(
             next=None,
             program=program.address,
-            input_types=ctypes.addressof(self._types),
+            leaves=ctypes.addressof(self._leaves),
             outputs=ctypes.addressof(self._outputs),
             extents=ctypes.addressof(self._extents),
             constants=ctypes.addressof(self._constants),
-            n_inputs=len(program.input_types),
+            n_leaves=len(program.input_types),
             n_outputs=len(program.output_types),
             n_constants=len(program.constants),
             arena_bytes=program.arena_bytes,
-            flags=flags,
+            flags=_RELEASE_GIL * program.release_gil,
             context=program.context_address,
+            positional=form.positional,
+            n_names=len(form.names),
+            names=ctypes.addressof(self._names),
+            arguments=ctypes.addressof(self._arguments),
+            n_arguments=len(form.arguments),
+            argument_stack=form.argument_stack,
+            results=ctypes.addressof(self._results),
+            n_results=len(form.results),
+            result_stack=form.result_stack,
+            donated=ctypes.addressof(self._donated) if form.donated else None,
         )
+
+
+def _table(kind: Any, rows: Sequence[Any]) -> Any:
+    return (kind * max(1, len(rows)))(*rows)
+
+
+def _stands_as_it_is(kind: Any) -> bool:
+    """Whether an ndarray of the type's dtype and shape is an argument of that type as it is, which
+    64-bit ones may not be."""
+    dtype = kind.dtype
+    strong = isinstance(dtype, np.dtype) and not getattr(kind, "weak", False)
+    return strong and is_numeric(dtype) and canonical_dtype(dtype) is dtype
+
+
+def _number_kind(kind: Any) -> int:
+    """Which Python numbers are arguments of a type: 1 and 2 floats (in 4 and 8 bytes), 3 and 4
+    ints, 5 bools, 0 none."""
+    for value, codes in ((0.0, {4: 1, 8: 2}), (0, {4: 3, 8: 4}), (False, {1: 5})):
+        if scalar_type(value) is kind:
+            return codes.get(kind.dtype.itemsize, 0)
+    return 0
 
 
 def _pointers(addresses: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:
@@ -214,7 +317,8 @@ class _Native:
     def __init__(self) -> None:
         names = ["stax_process", "stax_call_arrays", "stax_call_ndarrays", "stax_trial"]
         # Functions made from this code may be called until the interpreter ends.
-        self.module = compile_module(TEXT, names, optimize=False).keep_forever()
+        text = dispatcher_text.TEXT + dispatcher_leaves.TEXT + dispatcher_trees.TEXT
+        self.module = compile_module(text, names, optimize=False).keep_forever()
         numpy = _numpy_table()
         table = _ProcessTable.from_address(self.module.address("stax_process"))
         table.array_type = numpy[_ARRAY_TYPE]
@@ -222,6 +326,8 @@ class _Native:
         table.set_base_object = numpy[_SET_BASE_OBJECT]
         table.allocate = memory.allocate_address()
         table.release = memory.release_address()
+        table.float, table.int, table.bool, table.tuple = map(id, (float, int, bool, tuple))
+        table.true, table.none = id(True), id(None)
         flags = {
             "stax_call_arrays": _METH_FASTCALL | _METH_KEYWORDS,
             "stax_call_ndarrays": _METH_FASTCALL,
@@ -265,6 +371,9 @@ def ndarray_function(variant: Variant) -> Callable[..., Any]:
     return _native().function("stax_call_ndarrays", table)
 
 
+_trial_trace: ContextVar[Any] = ContextVar("stax_trial_trace", default=None)
+
+
 class _TrialType:
     dtype = np.dtype(np.float64)
     shape = (3,)
@@ -282,31 +391,66 @@ def _layout_is_known() -> bool:
     return ctypes.c_void_p.from_address(id(table) + 16).value == ctypes.addressof(table)
 
 
-def _trial() -> bool:
-    """One call from end to end, on classes of our own."""
-    kind = _TrialType()
+def _trial_entry(kind: Any, form: CallForm, count: int) -> tuple[Any, Any]:
+    """A native call of the trial program, and what its slow callable answers."""
     address = _native().module.address("stax_trial")
-    variant = Variant(Program(address, (kind,), (kind,), tuple_result=False))
+    variant = Variant(Program(address, (kind,) * count, (kind,), form=form))
     table = EntryTable(
         first=ctypes.addressof(variant.table),
         array_class=id(_TrialArray),
         type_offset=slot_offset(_TrialArray, "type"),
         value_offset=slot_offset(_TrialArray, "_value"),
+        trace=id(_trial_trace),
     )
     sentinel: Any = object()
 
-    def slow(*arguments: Any) -> Any:
+    def slow(*arguments: Any, **keywords: Any) -> Any:
         return sentinel
 
     table.slow = id(slow)
     table.owner = (variant, slow)
-    call = array_function(table)
+    return array_function(table), sentinel
+
+
+def _trial_array(kind: Any) -> _TrialArray:
     x = _TrialArray()
     x.type, x._value = kind, np.array([1.0, 2.0, 3.0])
+    return x
+
+
+def _trial() -> bool:
+    """Two calls from end to end, on classes of our own."""
+    kind = _TrialType()
+    call, sentinel = _trial_entry(kind, flat_form(1, 1, False), 1)
+    x = _trial_array(kind)
     y = call(x)
     right = type(y) is _TrialArray and y.type is kind and type(y._value) is np.ndarray
     right = right and y._value.tolist() == [2.0, 3.0, 4.0] and not y._value.flags.writeable
-    return right and call(x, x) is sentinel and call(1.0) is sentinel
+    right = right and call(x, x) is sentinel and call(1.0) is sentinel
+    return right and _tree_trial(kind)
+
+
+def _tree_trial(kind: Any) -> bool:
+    """A call of nested containers, with a keyword, a static argument and a donated array."""
+    leaf, none = Step(LEAF), Step(SAME, None)
+    inner = Step(DICT, dict, 2, ("a", "b"))
+    arguments = (Step(STATIC, "s"), Step(TUPLE, tuple, 2), inner, leaf, none, Step(LIST, list, 1))
+    results = (leaf, none, Step(LIST, list, 1), inner)
+    form = CallForm(2, results, ("k",), (*arguments, leaf, leaf), (False, True, False))
+    call, sentinel = _trial_entry(kind, form, 3)
+    x, y, z = (_trial_array(kind) for _ in range(3))
+    found = call("s", ({"b": None, "a": x}, [y]), k=z)
+    right = type(found) is dict and list(found) == ["a", "b"] and found["b"] == [None]
+    right = right and found["a"]._value.tolist() == [2.0, 3.0, 4.0]
+    right = right and y._value is None and x._value is not None
+    once = (({"b": None, "a": x}, [x]), ({"b": None, "a": x}, [z]))
+    return (
+        right
+        and all(call("s", node, k=z) is sentinel for node in once)
+        and call("t", ({"b": None, "a": x}, [z]), k=x) is sentinel
+        and call("s", ({"b": None, "c": x}, [z]), k=x) is sentinel
+        and call("s", ({"b": None, "a": x}, [z]), z=x) is sentinel
+    )
 
 
 @once

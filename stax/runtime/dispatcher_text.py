@@ -5,16 +5,20 @@ width of the count differ between versions of Python.
 """
 
 TEXT = """
-; next, program, input types, outputs, extents, constants,
-; counts of inputs, outputs and constants, arena bytes, flags (1 release the GIL, 2 tuple result),
-; context
-%Variant = type { ptr, ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64, i64, ptr }
+; next, program, leaves, outputs, extents, constants,
+; counts of leaves, outputs and constants, arena bytes, flags (1 release the GIL), context,
+; count of positions, count of names and the names, steps of the arguments (none: they are the
+; leaves) and their count, size of the stack they need, the same for the steps of the result,
+; a byte for each leaf: is it donated? (null: none)
+%Variant = type { ptr, ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64, i64, ptr,
+                  i64, i64, ptr, ptr, i64, i64, ptr, i64, i64, ptr }
 ; type, descr, dims, nd, recycled bytes
 %Output = type { ptr, ptr, ptr, i64, i64 }
-; first variant, slow callable, array class, offsets of its type and value
-%Entry = type { ptr, ptr, ptr, i64, i64 }
-; PyArray_Type, PyArray_NewFromDescr, PyArray_SetBaseObject, allocate, release
-%Process = type { ptr, ptr, ptr, ptr, ptr }
+; first variant, slow callable, array class, offsets of its type and value, variable of the trace
+%Entry = type { ptr, ptr, ptr, i64, i64, ptr }
+; PyArray_Type, PyArray_NewFromDescr, PyArray_SetBaseObject, allocate, release,
+; float, int, bool, True, tuple, None
+%Process = type { ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
 
 @stax_process = global %Process zeroinitializer
 @block_name = internal constant [11 x i8] c"stax.block\\00"
@@ -31,6 +35,7 @@ declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyErr_Occurred()
+declare i32 @PyContextVar_Get(ptr, ptr, ptr)
 declare ptr @PyErr_NoMemory()
 declare ptr @PyCapsule_New(ptr, ptr, ptr)
 declare ptr @PyCapsule_GetPointer(ptr, ptr)
@@ -250,37 +255,25 @@ exit:
   ret i32 %status
 }
 
-; The addresses of the data of %values, and after them those of the variant's constants.
-define internal void @fill_inputs(ptr %variant, ptr %values, ptr %inputs, i64 %n) {
+; The addresses of the data of the variant's constants.
+define internal void @fill_constants(ptr %variant, ptr %inputs) {
 entry:
-  %n.constants.p = getelementptr %Variant, ptr %variant, i64 0, i32 8
-  %n.constants = load i64, ptr %n.constants.p
+  %n.p = getelementptr %Variant, ptr %variant, i64 0, i32 8
+  %n = load i64, ptr %n.p
   %constants.p = getelementptr %Variant, ptr %variant, i64 0, i32 5
   %constants = load ptr, ptr %constants.p
-  %n.all = add i64 %n, %n.constants
-  %any = icmp sgt i64 %n.all, 0
-  br i1 %any, label %loop, label %exit
+  br label %loop
 loop:
   %i = phi i64 [0, %entry], [%next, %store]
-  %is.value = icmp slt i64 %i, %n
-  br i1 %is.value, label %value, label %constant
-value:
-  %value.p = getelementptr ptr, ptr %values, i64 %i
-  %object = load ptr, ptr %value.p
-  %data.p = getelementptr i8, ptr %object, i64 16
-  br label %store
-constant:
-  %number = sub i64 %i, %n
-  %constant.p = getelementptr ptr, ptr %constants, i64 %number
-  br label %store
+  %done = icmp eq i64 %i, %n
+  br i1 %done, label %exit, label %store
 store:
-  %source = phi ptr [%data.p, %value], [%constant.p, %constant]
-  %data = load ptr, ptr %source
+  %constant.p = getelementptr ptr, ptr %constants, i64 %i
+  %data = load ptr, ptr %constant.p
   %input.p = getelementptr ptr, ptr %inputs, i64 %i
   store ptr %data, ptr %input.p
   %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %n.all
-  br i1 %more, label %loop, label %exit
+  br label %loop
 exit:
   ret void
 }
@@ -315,96 +308,35 @@ fill:
   ret ptr %x
 }
 
-; All results as a tuple of arrays; takes the ndarrays. Null with an error set.
+; The result of a call: arrays around the ndarrays, which it takes, in their structure. Null with an
+; error set.
 define internal ptr @wrap_all(ptr %entry.table, ptr %variant, ptr %objects) {
 entry:
   %n.p = getelementptr %Variant, ptr %variant, i64 0, i32 7
   %n = load i64, ptr %n.p
-  %tuple = call ptr @PyTuple_New(i64 %n)
-  %failed = icmp eq ptr %tuple, null
-  br i1 %failed, label %drop.all, label %begin
-drop.all:
-  call void @drop(ptr %objects, i64 %n)
-  ret ptr null
-begin:
-  %any = icmp sgt i64 %n, 0
-  br i1 %any, label %loop, label %exit
+  br label %loop
 loop:
-  %i = phi i64 [0, %begin], [%next, %set]
+  %i = phi i64 [0, %entry], [%next, %set]
+  %done = icmp eq i64 %i, %n
+  br i1 %done, label %build, label %next.array
+next.array:
   %x = call ptr @wrap(ptr %entry.table, ptr %variant, ptr %objects, i64 %i)
   %next = add i64 %i, 1
   %bad = icmp eq ptr %x, null
-  br i1 %bad, label %drop.rest, label %set
-drop.rest:
+  br i1 %bad, label %drop.all, label %set
+drop.all:
+  call void @drop(ptr %objects, i64 %i)
   %rest = getelementptr ptr, ptr %objects, i64 %next
   %n.rest = sub i64 %n, %next
   call void @drop(ptr %rest, i64 %n.rest)
-  call void @Py_DecRef(ptr %tuple)
   ret ptr null
 set:
-  %r = call i32 @PyTuple_SetItem(ptr %tuple, i64 %i, ptr %x)
-  %more = icmp slt i64 %next, %n
-  br i1 %more, label %loop, label %exit
-exit:
-  ret ptr %tuple
-}
-
-; Whether the arguments are live arrays of the variant's types. On success %values holds their
-; ndarrays.
-define internal i1 @matches(ptr %entry.table, ptr %variant, ptr %args, i64 %n, ptr %values) {
-entry:
-  %n.p = getelementptr %Variant, ptr %variant, i64 0, i32 6
-  %n.inputs = load i64, ptr %n.p
-  %same.n = icmp eq i64 %n.inputs, %n
-  br i1 %same.n, label %counted, label %no
-counted:
-  %types.p = getelementptr %Variant, ptr %variant, i64 0, i32 2
-  %types = load ptr, ptr %types.p
-  %class.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 2
-  %class = load ptr, ptr %class.p
-  %type.o.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 3
-  %type.o = load i64, ptr %type.o.p
-  %value.o.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 4
-  %value.o = load i64, ptr %value.o.p
-  %ndarray.p = getelementptr %Process, ptr @stax_process, i64 0, i32 0
-  %ndarray = load ptr, ptr %ndarray.p
-  %any = icmp sgt i64 %n, 0
-  br i1 %any, label %loop, label %yes
-loop:
-  %i = phi i64 [0, %counted], [%next, %right.array]
-  %x.p = getelementptr ptr, ptr %args, i64 %i
-  %x = load ptr, ptr %x.p
-  %x.class.p = getelementptr i8, ptr %x, i64 8
-  %x.class = load ptr, ptr %x.class.p
-  %right.class = icmp eq ptr %x.class, %class
-  br i1 %right.class, label %typed, label %no
-typed:
-  %type.p = getelementptr i8, ptr %x, i64 %type.o
-  %type = load ptr, ptr %type.p
-  %wanted.p = getelementptr ptr, ptr %types, i64 %i
-  %wanted = load ptr, ptr %wanted.p
-  %right.type = icmp eq ptr %type, %wanted
-  br i1 %right.type, label %valued, label %no
-valued:
-  %value.p = getelementptr i8, ptr %x, i64 %value.o
-  %value = load ptr, ptr %value.p
-  %unset = icmp eq ptr %value, null
-  br i1 %unset, label %no, label %present
-present:
-  %value.class.p = getelementptr i8, ptr %value, i64 8
-  %value.class = load ptr, ptr %value.class.p
-  %right.value = icmp eq ptr %value.class, %ndarray
-  br i1 %right.value, label %right.array, label %no
-right.array:
-  %held.p = getelementptr ptr, ptr %values, i64 %i
-  store ptr %value, ptr %held.p
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %n
-  br i1 %more, label %loop, label %yes
-yes:
-  ret i1 true
-no:
-  ret i1 false
+  %object.p = getelementptr ptr, ptr %objects, i64 %i
+  store ptr %x, ptr %object.p
+  br label %loop
+build:
+  %result = call ptr @build(ptr %variant, ptr %objects)
+  ret ptr %result
 }
 
 ; Without the GIL another thread may delete an input, so the call holds its ndarray.
@@ -424,38 +356,66 @@ exit:
   ret void
 }
 
-; PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names), over arrays;
-; a call with keywords (%names is not null) is a slow one.
-define ptr @stax_call_arrays(ptr %self, ptr %args, i64 %n, ptr %names) {
+; One variant's try at a call: 0 if it is for other arguments, 1 with the result (null with an error
+; set) in %answer, 2 if the slow callable has to say what is wrong.
+define internal i32 @attempt(ptr %table, ptr %v, ptr %args, i64 %n, ptr %names, ptr %answer) {
 entry:
-  %table.p = getelementptr i8, ptr %self, i64 16
-  %table = load ptr, ptr %table.p
-  %values = alloca ptr, i64 %n, align 16
-  %first = load ptr, ptr %table
-  %positional = icmp eq ptr %names, null
-  br i1 %positional, label %variant, label %slow
-variant:
-  %v = phi ptr [%first, %entry], [%v.next, %miss]
-  %end = icmp eq ptr %v, null
-  br i1 %end, label %slow, label %try
-try:
-  %hit = call i1 @matches(ptr %table, ptr %v, ptr %args, i64 %n, ptr %values)
-  br i1 %hit, label %found, label %miss
-miss:
-  %v.next = load ptr, ptr %v
-  br label %variant
-slow:
-  %slow.p = getelementptr %Entry, ptr %table, i64 0, i32 1
-  %callable = load ptr, ptr %slow.p
-  %answer = call ptr @PyObject_Vectorcall(ptr %callable, ptr %args, i64 %n, ptr %names)
-  ret ptr %answer
-
-found:
+  %positional.p = getelementptr %Variant, ptr %v, i64 0, i32 12
+  %positional = load i64, ptr %positional.p
+  %n.names.p = getelementptr %Variant, ptr %v, i64 0, i32 13
+  %n.names = load i64, ptr %n.names.p
+  %right.n = icmp eq i64 %n, %positional
+  br i1 %right.n, label %named, label %no
+named:
+  %unnamed = icmp eq ptr %names, null
+  br i1 %unnamed, label %sized, label %count.names
+count.names:
+  %given.names = call i64 @PyTuple_Size(ptr %names)
+  br label %sized
+sized:
+  %names.given = phi i64 [0, %named], [%given.names, %count.names]
+  %right.names = icmp eq i64 %names.given, %n.names
+  br i1 %right.names, label %start, label %no
+start:
+  %n.leaves.p = getelementptr %Variant, ptr %v, i64 0, i32 6
+  %n.leaves = load i64, ptr %n.leaves.p
   %n.constants.p = getelementptr %Variant, ptr %v, i64 0, i32 8
   %n.constants = load i64, ptr %n.constants.p
-  %n.all = add i64 %n, %n.constants
-  %inputs = alloca ptr, i64 %n.all, align 16
-  call void @fill_inputs(ptr %v, ptr %values, ptr %inputs, i64 %n)
+  %n.inputs = add i64 %n.leaves, %n.constants
+  %values = alloca ptr, i64 %n.leaves, align 16
+  %scratch = alloca i64, i64 %n.leaves, align 16
+  %inputs = alloca ptr, i64 %n.inputs, align 16
+  %n.steps.p = getelementptr %Variant, ptr %v, i64 0, i32 16
+  %n.steps = load i64, ptr %n.steps.p
+  %flat = icmp eq i64 %n.steps, 0
+  br i1 %flat, label %check, label %apart
+apart:
+  %held = alloca ptr, i64 %n.leaves, align 16
+  %is.apart = call i1 @walk(ptr %v, ptr %args, ptr %names, ptr %held)
+  br i1 %is.apart, label %check, label %no
+check:
+  %leaves = phi ptr [%args, %start], [%held, %apart]
+  %n.held = phi i64 [0, %start], [%n.leaves, %apart]
+  %right = call i1 @accept(ptr %table, ptr %v, ptr %leaves, ptr %values, ptr %inputs,
+                           ptr %scratch)
+  br i1 %right, label %accepted, label %drop.no
+drop.no:
+  call void @drop(ptr %leaves, i64 %n.held)
+  br label %no
+no:
+  ret i32 0
+
+accepted:
+  %donated.p = getelementptr %Variant, ptr %v, i64 0, i32 21
+  %donated = load ptr, ptr %donated.p
+  %donates = icmp ne ptr %donated, null
+  br i1 %donates, label %donating, label %run
+donating:
+  %once = call i1 @given_once(ptr %table, ptr %v, ptr %leaves, ptr %values)
+  br i1 %once, label %run, label %drop.slow
+run:
+  %constants = getelementptr ptr, ptr %inputs, i64 %n.leaves
+  call void @fill_constants(ptr %v, ptr %constants)
   %n.outputs.p = getelementptr %Variant, ptr %v, i64 0, i32 7
   %n.outputs = load i64, ptr %n.outputs.p
   %objects = alloca ptr, i64 %n.outputs, align 16
@@ -463,35 +423,90 @@ found:
   %flags = load i64, ptr %flags.p
   %release.flag = and i64 %flags, 1
   %holds = icmp ne i64 %release.flag, 0
-  br i1 %holds, label %held, label %plain
+  br i1 %holds, label %hold, label %plain
 plain:
   %status.a = call i32 @execute(ptr %v, ptr %inputs, ptr %objects)
   br label %ran
-held:
-  call void @hold(ptr %values, i64 %n)
+hold:
+  call void @hold(ptr %values, i64 %n.leaves)
   %status.b = call i32 @execute(ptr %v, ptr %inputs, ptr %objects)
-  call void @drop(ptr %values, i64 %n)
+  call void @drop(ptr %values, i64 %n.leaves)
   br label %ran
 ran:
-  %status = phi i32 [%status.a, %plain], [%status.b, %held]
+  %status = phi i32 [%status.a, %plain], [%status.b, %hold]
   %ok = icmp eq i32 %status, 0
-  br i1 %ok, label %wrap, label %failed
+  br i1 %ok, label %delete, label %failed
 failed:
   %error = call ptr @PyErr_Occurred()
   %no.error = icmp eq ptr %error, null
-  br i1 %no.error, label %slow, label %raise
+  br i1 %no.error, label %drop.slow, label %raise
+raise:
+  call void @drop(ptr %leaves, i64 %n.held)
+  store ptr null, ptr %answer
+  ret i32 1
+drop.slow:
+  call void @drop(ptr %leaves, i64 %n.held)
+  ret i32 2
+delete:
+  br i1 %donates, label %delete.donated, label %wrap
+delete.donated:
+  call void @delete_donated(ptr %table, ptr %v, ptr %leaves)
+  br label %wrap
+wrap:
+  call void @drop(ptr %leaves, i64 %n.held)
+  %result = call ptr @wrap_all(ptr %table, ptr %v, ptr %objects)
+  store ptr %result, ptr %answer
+  ret i32 1
+}
+
+; PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names). Inside a
+; trace every call is a slow one.
+define ptr @stax_call_arrays(ptr %self, ptr %args, i64 %n, ptr %names) {
+entry:
+  %table.p = getelementptr i8, ptr %self, i64 16
+  %table = load ptr, ptr %table.p
+  %answer = alloca ptr
+  %first = load ptr, ptr %table
+  %none = icmp eq ptr %first, null
+  br i1 %none, label %slow, label %look
+look:
+  %variable.p = getelementptr %Entry, ptr %table, i64 0, i32 5
+  %variable = load ptr, ptr %variable.p
+  %no.variable = icmp eq ptr %variable, null
+  br i1 %no.variable, label %try, label %read
+read:
+  %trace.p = alloca ptr
+  %r = call i32 @PyContextVar_Get(ptr %variable, ptr null, ptr %trace.p)
+  %unread = icmp ne i32 %r, 0
+  br i1 %unread, label %raise, label %traced
+traced:
+  %trace = load ptr, ptr %trace.p
+  call void @Py_DecRef(ptr %trace)
+  %python.none.p = getelementptr %Process, ptr @stax_process, i64 0, i32 10
+  %python.none = load ptr, ptr %python.none.p
+  %untraced = icmp eq ptr %trace, %python.none
+  br i1 %untraced, label %try, label %slow
+try:
+  %v = phi ptr [%first, %look], [%first, %traced], [%next, %miss]
+  %status = call i32 @attempt(ptr %table, ptr %v, ptr %args, i64 %n, ptr %names, ptr %answer)
+  switch i32 %status, label %slow [
+    i32 0, label %miss
+    i32 1, label %answered
+  ]
+miss:
+  %next = load ptr, ptr %v
+  %end = icmp eq ptr %next, null
+  br i1 %end, label %slow, label %try
+slow:
+  %slow.p = getelementptr %Entry, ptr %table, i64 0, i32 1
+  %callable = load ptr, ptr %slow.p
+  %given = call ptr @PyObject_Vectorcall(ptr %callable, ptr %args, i64 %n, ptr %names)
+  ret ptr %given
+answered:
+  %result = load ptr, ptr %answer
+  ret ptr %result
 raise:
   ret ptr null
-wrap:
-  %tuple.flag = and i64 %flags, 2
-  %as.tuple = icmp ne i64 %tuple.flag, 0
-  br i1 %as.tuple, label %tuple, label %single
-tuple:
-  %all = call ptr @wrap_all(ptr %table, ptr %v, ptr %objects)
-  ret ptr %all
-single:
-  %one = call ptr @wrap(ptr %table, ptr %v, ptr %objects, i64 0)
-  ret ptr %one
 }
 
 ; PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n), over exact ndarrays whose
@@ -508,7 +523,23 @@ entry:
   %n.outputs.p = getelementptr %Variant, ptr %v, i64 0, i32 7
   %n.outputs = load i64, ptr %n.outputs.p
   %objects = alloca ptr, i64 %n.outputs, align 16
-  call void @fill_inputs(ptr %v, ptr %args, ptr %inputs, i64 %n)
+  %constants = getelementptr ptr, ptr %inputs, i64 %n
+  call void @fill_constants(ptr %v, ptr %constants)
+  br label %input
+input:
+  %i = phi i64 [0, %entry], [%i.next, %input.set]
+  %filled = icmp eq i64 %i, %n
+  br i1 %filled, label %run, label %input.set
+input.set:
+  %value.p = getelementptr ptr, ptr %args, i64 %i
+  %value = load ptr, ptr %value.p
+  %data.p = getelementptr i8, ptr %value, i64 16
+  %data = load ptr, ptr %data.p
+  %input.p = getelementptr ptr, ptr %inputs, i64 %i
+  store ptr %data, ptr %input.p
+  %i.next = add i64 %i, 1
+  br label %input
+run:
   %status = call i32 @execute(ptr %v, ptr %inputs, ptr %objects)
   %ok = icmp eq i32 %status, 0
   br i1 %ok, label %collect, label %failed

@@ -1,11 +1,11 @@
-"""Loops outside of jit: each runs as a compiled program, found again by what it computes.
+"""Loops and draws outside of jit: each runs as a compiled program, found by what it computes.
 
 An eager call traces the body of its loop anew, so programs are kept by the content of the loop, in
 which calls count as the graphs that they apply: two traces of one function have one program.
 Compiling takes as long as some thousand steps of the evaluator, so what is short is left to that:
 a loop that surely takes little is evaluated, and so are the first steps of one whose number of
 steps is not known.  Which steps those are depends on the loop alone, never on what ran before, so a
-result repeats bit for bit.
+result repeats bit for bit.  Random bits have the same bits either way.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from stax.extent import Extent, symbol, symbols_in
 from stax.graph import Graph, Node, held_graphs, multiple
 from stax.interpreters.lengths import matched, op_with_lengths, replaced_in
 from stax.op import Op, typed
+from stax.operators.random import Draw
 from stax.runtime.compiler import CompiledProgram, compile_graph
 from stax.runtime.forking import Lock
 from stax.trace import Trace, bind, links, results
@@ -36,6 +37,7 @@ MOST_PROGRAMS = 512
 # What is evaluated: so many applications of an op, each counted once more for so many elements.
 EVALUATED = 256
 ELEMENTS = 4096
+DRAWN = 16  # applications that a draw counts for; NumPy takes a hundred, but compiling takes long
 
 
 class _Program:
@@ -78,14 +80,22 @@ def clear() -> None:
         _programs.found.clear()
 
 
-def run_loop(op: HoldsGraphs, types: Sequence[ArrayType], arrays: Sequence[Any]) -> Any:
+def run_loop(op: Any, types: Sequence[ArrayType], arrays: Sequence[Any]) -> Any:
     """Return the results of a loop for arrays of `types`, from a program if it may take long."""
+    if isinstance(op, Draw):
+        return _draw(op, types, arrays)
     known = _with_lengths(op, types, arrays)
     if config.disable_jit or _cost_for(op, arrays) <= EVALUATED:
         return known.evaluate(*arrays)
     if type(op) is While:
         return _run_while(op, types, arrays)
     return _run_program(op, types, arrays)
+
+
+def _draw(op: Draw, types: Sequence[ArrayType], arrays: Sequence[Any]) -> Any:
+    cost = DRAWN * (math.prod(op.shape) * arrays[0].size) / ELEMENTS
+    program = None if config.disable_jit or cost <= EVALUATED else _compiled(op, types)
+    return op.evaluate(*arrays) if program is None else value_of(program.run(arrays)[0])
 
 
 def _run_program(op: HoldsGraphs, types: Sequence[ArrayType], arrays: Sequence[Any]) -> Any:
@@ -111,8 +121,9 @@ def _run_while(op: While, types: Sequence[ArrayType], arrays: Sequence[Any]) -> 
     return (*found[: op.carry], *stacks)
 
 
-def _compiled(op: HoldsGraphs, types: Sequence[ArrayType]) -> CompiledProgram | None:
-    op, types = _with_plain_symbols(op, types)
+def _compiled(op: HoldsGraphs | Draw, types: Sequence[ArrayType]) -> CompiledProgram | None:
+    if isinstance(op, HoldsGraphs):
+        op, types = _with_plain_symbols(op, types)
     key = content(op), tuple([t.strong() for t in types]), config.key()
     entry = _programs.get(key)
     if entry.compiled is None and not entry.failed:
@@ -122,7 +133,7 @@ def _compiled(op: HoldsGraphs, types: Sequence[ArrayType]) -> CompiledProgram | 
     return entry.compiled
 
 
-def _compile(entry: _Program, op: HoldsGraphs, types: Sequence[ArrayType]) -> None:
+def _compile(entry: _Program, op: Op, types: Sequence[ArrayType]) -> None:
     with Trace(op.name, "a loop outside of jit") as trace:
         args = [trace.input(t.strong()) for t in types]
         graph = trace.finish(results(bind(op, *args)))

@@ -9,7 +9,7 @@ part of some C compilers' libraries and not of every process.
 
 from __future__ import annotations
 
-import os
+from stax.config import flag
 
 # Rounds to nearest, ties to even; below the smallest normal number the addition of 0.5, whose last
 # bit is that of the subnormal ones, does it.
@@ -71,7 +71,7 @@ define linkonce_odr hidden float @__extendhfsf2(half %x) nounwind {
 
 def is_portable() -> bool:
     """Say whether STAX_PORTABLE asks for the portable path."""
-    return os.environ.get("STAX_PORTABLE", "0").lower() in ("1", "true", "yes", "on")
+    return flag("STAX_PORTABLE")
 
 
 def with_halves(text: str) -> str:

@@ -24,6 +24,7 @@ import platform
 import sys
 import time
 
+from stax.config import choice
 from stax.runtime.engine import CompiledModule, compile_module
 from stax.runtime.once import once
 from stax.runtime.portable import is_portable
@@ -378,11 +379,9 @@ def num_threads() -> int:
 
 
 def _uses_futex() -> bool:
-    choice = os.environ.get("STAX_POOL", "futex")
-    if choice not in ("futex", "serial"):
-        raise ValueError(f"STAX_POOL must be 'futex' or 'serial', got {choice!r}")
+    wanted = choice("STAX_POOL", ("futex", "serial")) == "futex"
     supported = sys.platform == "linux" and platform.machine() in _PAUSE
-    return supported and choice == "futex" and not is_portable()
+    return supported and wanted and not is_portable()
 
 
 class _Pool:
@@ -452,6 +451,11 @@ def parallel_for_address() -> int:
     grain)`: runs kernel(buffers, extents, begin, end) over [0, n) in tasks of `grain` iterations
     or more."""
     return _pool().address
+
+
+def thread_count_address() -> int:
+    """The address of an `int32_t`: how many threads take part in a parallel call."""
+    return _pool().state + _Control.wanted.offset
 
 
 def workers_started() -> int:

@@ -54,6 +54,22 @@ def bits_of_evaluator(f: Any, *args: Any) -> Any:
     return evaluate(graph, [np.asarray(x) for x in args])[0]
 
 
+def test_draws_of_many_bits_are_programs(compiled: list[Any]) -> None:
+    keys = stax.random.split(stax.random.key(1), 2)
+    for shape, count in (((100, 100), 0), ((300, 300), 1), ((300, 300), 1)):
+        words = np.asarray(stax.random.key_data(keys[0]))
+        drawn = stax.random.bits(stax.random.wrap_key_data(words), shape)
+        want = bits_of_evaluator(
+            lambda k, shape=shape: stax.random.bits(stax.random.wrap_key_data(k), shape), words
+        )
+        np.testing.assert_array_equal(drawn, want)
+        assert len(compiled) == count
+    with stax.disable_jit():
+        assert stax.vmap(lambda k: stax.random.bits(k, (200, 200)))(keys).shape == (2, 200, 200)
+        stax.random.bits(keys[0], (400, 400))
+        assert len(compiled) == 1
+
+
 @pytest.mark.parametrize("f", [counted, lambda x: searched(x, 5000)])
 def test_values_are_those_of_the_evaluator(compiled: list[Any], f: Any) -> None:
     np.testing.assert_array_equal(f(X), bits_of_evaluator(f, X))
