@@ -11,15 +11,19 @@ from numbers import Integral
 from typing import Any
 
 from stax import tree
+from stax.api.abstract import ShapeDtypeStruct
 from stax.api.tracing import Traced, flatten_arguments
-from stax.array import value_of
+from stax.array import Array, value_of
 from stax.errors import ArgumentError, ArgumentValueError
 from stax.graph import Graph
+from stax.lowering.costs import cost_of
 from stax.lowering.element import static_size
 from stax.lowering.loop_printer import print_kernel
 from stax.lowering.pipeline import lower_graph
+from stax.runtime.call_form import tree_form
 from stax.runtime.compiler import CompiledProgram, compile_graph, module_text
-from stax.trace import as_array
+from stax.runtime.entry import make_entry
+from stax.trace import as_array, trace_variable
 from stax.types import ArrayType
 
 
@@ -61,20 +65,44 @@ def _bytes(types: Iterable[ArrayType]) -> int:
     return sum(static_size(t.shape) * t.dtype.itemsize for t in types)
 
 
-class Lowered:
-    """A function lowered for arguments of given structure and types."""
+class Stage:
+    """What is known of a function that was traced for arguments of given structure and types."""
 
-    def __init__(
-        self, traced: Traced, in_tree: tree.TreeDef, memory_budget: int | None = None
-    ) -> None:
+    def __init__(self, traced: Traced, in_tree: tree.TreeDef) -> None:
         self.traced = traced
         self.in_tree = in_tree
-        self.memory_budget = memory_budget
 
     @property
     def graph(self) -> Graph:
         """The operator graph; what the function closes over are its last inputs."""
         return self.traced.graph
+
+    @property
+    def out_tree(self) -> tree.TreeDef:
+        """The structure of the result."""
+        return self.traced.out_tree
+
+    @property
+    def in_avals(self) -> Any:
+        """The shapes and dtypes of `(args, kwargs)`, in their structure."""
+        types = self.graph.input_types[: self.in_tree.num_leaves]
+        return self.in_tree.unflatten(map(ShapeDtypeStruct.of, types))
+
+    @property
+    def out_info(self) -> Any:
+        """The shapes and dtypes of the result, in its structure."""
+        types = self.graph.output_types[: self.out_tree.num_leaves]
+        return self.out_tree.unflatten(map(ShapeDtypeStruct.of, types))
+
+
+class Lowered(Stage):
+    """A function lowered for arguments of given structure and types."""
+
+    def __init__(
+        self, traced: Traced, in_tree: tree.TreeDef, memory_budget: int | None = None
+    ) -> None:
+        super().__init__(traced, in_tree)
+        self.memory_budget = memory_budget
 
     def as_text(self, stage: str = "graph") -> str:
         """Return a stage as text: "graph", "kernels" (loop IR), or "llvm"."""
@@ -100,32 +128,37 @@ class Lowered:
         return Compiled(lowered, compile_graph(self.graph, lowered.memory_budget))
 
 
-class Compiled:
+class Compiled(Stage):
     """A compiled function; calling it never traces or compiles again."""
 
     def __init__(self, lowered: Lowered, program: CompiledProgram) -> None:
+        super().__init__(lowered.traced, lowered.in_tree)
         self.lowered = lowered
         self.program = program
+        self.entry = make_entry(self._convert, Array, trace_variable)
+        form = tree_form(self.in_tree, self.out_tree) if program.is_static else None
+        if form is not None:
+            program.add_to(self.entry, self.traced.captures, form)
 
-    @property
-    def graph(self) -> Graph:
-        """The operator graph that was compiled."""
-        return self.lowered.graph
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the program; raises ArgumentError for arguments of other structure or types."""
+        return self.entry.call(*args, **kwargs)
+
+    def _convert(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Run the program on arguments that the entry does not take as they are."""
         arguments = flatten_arguments(self.graph.name, args, kwargs)
         wanted = self.graph.input_types[: len(arguments.types)]
-        if arguments.treedef != self.lowered.in_tree or tuple(arguments.types) != wanted:
+        if arguments.treedef != self.in_tree or tuple(arguments.types) != wanted:
             given = ", ".join(map(repr, arguments.types))
             raise ArgumentError(
                 f"{self.graph.name} was compiled for other arguments than ({given}).",
                 values=[(x.label, repr(x.type), "") for x in self.graph.inputs[: len(wanted)]],
                 advice="Call the jitted function, which compiles for new types by itself.",
             )
-        traced = self.lowered.traced
-        values = [value_of(as_array(x)) for x in (*arguments.leaves, *traced.captures)]
-        return traced.out_tree.unflatten(self.program.run(values))
+        values = [value_of(as_array(x)) for x in (*arguments.leaves, *self.traced.captures)]
+        return self.out_tree.unflatten(self.program.run(values))
+
+    call = __call__
 
     def memory_analysis(self) -> MemoryAnalysis:
         """Return the bytes that one call needs."""
@@ -136,9 +169,15 @@ class Compiled:
         )
 
     def cost_analysis(self) -> dict[str, Any]:
-        """Return bytes accessed, kernels, and graph nodes."""
-        program = self.program.lowered.program
+        """Return flops, transcendentals and bytes accessed of one call, kernels and graph nodes.
+
+        The first two are counted as in `lowering.costs`; bytes are those that kernels and library
+        calls read and write, so what is fused moves none.
+        """
+        program, cost = self.program.lowered.program, cost_of(self.graph)
         return {
+            "flops": float(cost.flops),
+            "transcendentals": float(cost.transcendentals),
             "bytes accessed": float(program.bytes_moved),
             "kernels": len(program.steps),
             "nodes": len(self.graph.nodes),

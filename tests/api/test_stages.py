@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import stax
 import stax.numpy as snp
+from stax import ShapeDtypeStruct
 from stax.errors import ArgumentError
 
 X = np.ones((8, 64), np.float32)
@@ -64,6 +67,43 @@ def test_cost_analysis() -> None:
     assert cost["bytes accessed"] == 2 * X.nbytes
     assert cost["kernels"] == 1
     assert cost["nodes"] == len(softmax.trace(X).nodes)
+    assert cost["transcendentals"] == X.size
+    assert cost["flops"] == 2 * X.size + 2 * (X.size - len(X))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda np_, x: np_.tanh(x @ x.T),
+        lambda np_, x: np_.where(x > 1, x**3 / 2, -x),
+        lambda np_, x: (x * x).sum(0),
+    ],
+)
+def test_costs_are_those_of_jax(function: Any) -> None:
+    ours = stax.jit(lambda x: function(snp, x)).lower(X).compile().cost_analysis()
+    theirs = jax.jit(lambda x: function(jnp, x)).lower(X).cost_analysis() or {}
+    assert ours["transcendentals"] == theirs.get("transcendentals", 0)
+    assert ours["flops"] == pytest.approx(theirs["flops"], rel=0.25)
+
+
+def test_costs_of_control_flow() -> None:
+    def step(carry: Any, x: Any) -> Any:
+        return snp.where(x > 0, stax.lax.cond(x > 1, snp.sin, lambda v: v, carry), x), None
+
+    looped = stax.jit(lambda xs: stax.lax.scan(step, 0.0, xs)[0]).lower(snp.ones(100)).compile()
+    assert looped.cost_analysis()["transcendentals"] == 100
+
+
+def test_structures_of_stages() -> None:
+    lowered = stax.jit(lambda x, *, k: {"y": x * k}).lower(X, k=2.0)
+    for stage in (lowered, lowered.compile()):
+        assert stage.in_avals == (
+            (ShapeDtypeStruct(X.shape, X.dtype),),
+            {"k": stage.in_avals[1]["k"]},
+        )
+        assert stage.in_avals[1]["k"].weak_type
+        assert stage.out_info == {"y": ShapeDtypeStruct(X.shape, X.dtype)}
+        assert stage.out_tree == stax.tree_util.tree_structure({"y": 0})
 
 
 def test_text_of_a_compiled_program() -> None:
