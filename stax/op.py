@@ -33,6 +33,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 from stax.errors import MissingRule
 from stax.extent import Dimension
 from stax.types import ArrayType, Type
@@ -68,8 +70,17 @@ class _Interning(type):
             if found is not None:
                 return found
         op = super().__call__(*args, **kwargs)
-        key = cls, tuple([typed(getattr(op, name)) for name in names])
-        return _Interning._ops.setdefault(key, op)
+        values = tuple([getattr(op, name) for name in names])
+        object.__setattr__(op, "is_plain", _is_plain(values))
+        return _Interning._ops.setdefault((cls, typed(values)), op)
+
+
+_PLAIN = (int, float, str, type(None), np.dtype)
+_MOST_TYPES = 1024  # that an op remembers results for
+
+
+def _is_plain(value: Any) -> bool:
+    return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, _PLAIN)
 
 
 @functools.cache
@@ -98,10 +109,11 @@ class Op(metaclass=_Interning):
     effect: ClassVar[str | None] = None
     interned: ClassVar[bool] = True
     holds_graph: ClassVar[bool] = False
-    loops: ClassVar[bool] = False  # graphs that it holds are applied again and again
+    loops: ClassVar[bool] = False  # evaluating it may take long: a program outside of jit as well
     stops_tangent: ClassVar[bool] = False  # the result has no tangent whatever the operand has
     marks_batch: ClassVar[bool] = False  # the batch rule also says whether the result is batched
     by_lane: ClassVar[bool] = False  # lanes of a mapped axis differ whatever the operands are
+    is_plain: ClassVar[bool] = False  # its parameters are numbers, text and dtypes
     opens: ClassVar[str] = ""  # the symbol of a length that is known when the op has run
 
     def __init_subclass__(cls) -> None:
@@ -122,6 +134,18 @@ class Op(metaclass=_Interning):
     def abstract_eval(self, *types: ArrayType) -> Type:
         """Return the type of the result."""
         raise self._missing("abstract_eval")
+
+    def result_type(self, *types: Type) -> Type:
+        """Return what `abstract_eval` does, which is asked once for each list of types."""
+        known: dict[Any, Type] | None = self.__dict__.get("_known")
+        if known is None:
+            object.__setattr__(self, "_known", known := {})
+        found = known.get(types)
+        if found is None:
+            if len(known) >= _MOST_TYPES:
+                known.clear()
+            found = known[types] = self.abstract_eval(*types)  # type: ignore[arg-type]
+        return found
 
     def evaluate(self, *arrays: Any) -> Any:
         """Return the result for NumPy arrays."""

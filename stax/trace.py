@@ -29,7 +29,7 @@ from stax.device import Placed
 from stax.extent import Extent
 from stax.graph import Builder, Constant, Graph, Input, Length, Node, Project
 from stax.op import Op
-from stax.source import Source, hide_internal, name_stack, user_arguments, user_source
+from stax.source import Source, hide_internal, name_stack, user_source
 from stax.types import (
     ArrayType,
     Dimension,
@@ -44,21 +44,18 @@ from stax.types import (
     storage,
 )
 
-_current: ContextVar[Trace | None] = ContextVar("stax_trace", default=None)
+trace_variable: ContextVar[Trace | None] = ContextVar("stax_trace", default=None)
 
 
 def current_trace() -> Trace | None:
     """Return the innermost trace of this thread, or None outside of any."""
-    return _current.get()
-
-
-# --- links to layers above, registered there ---
+    return trace_variable.get()
 
 
 class links:
-    """What this layer needs from above: running an op on arrays, and making an array."""
+    """What this layer needs from above, registered there: running an op, and making an array."""
 
-    run: Callable[..., Any]  # (op, args) -> Array: interpreters.evaluate
+    run: Callable[..., Any]  # (op, args, operands) -> Array: interpreters.evaluate
     run_graph: Callable[..., Any]  # (graph, args) -> list of Array
     run_loop: Callable[..., Any]  # (op, types, arrays) -> results, compiled: runtime.loops
     evaluate: Callable[..., Any]  # (nodes, known) -> None: interpreters.evaluate
@@ -252,7 +249,7 @@ class Trace(AbstractContextManager["Trace"]):
         self.known: dict[Node, Any] = {}
         self.alive = True
         self.concretised = False
-        self.parent = _current.get()
+        self.parent = trace_variable.get()
         self.depth: int = 0 if self.parent is None else self.parent.depth + 1
         self.source: Source | None = None
         self.scope: tuple[str, ...] | None = None
@@ -260,12 +257,12 @@ class Trace(AbstractContextManager["Trace"]):
         self._token: Token[Trace | None] | None = None
 
     def __enter__(self) -> Trace:
-        self._token = _current.set(self)
+        self._token = trace_variable.set(self)
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         assert self._token is not None
-        _current.reset(self._token)
+        trace_variable.reset(self._token)
         self.alive = False
         if isinstance(error, errors.StaxError):
             hide_internal(traceback)
@@ -341,7 +338,7 @@ class Trace(AbstractContextManager["Trace"]):
         if found is not None:
             return found
         try:
-            type_ = op.abstract_eval(*(n.type for n in nodes))
+            type_ = op.result_type(*(n.type for n in nodes))
         except errors.StaxError as error:
             here = self.source or user_source()
             origins = [described(n, here) for n in nodes]
@@ -427,17 +424,17 @@ def ensure_compile_time_eval() -> Iterator[None]:
 
     Results are arrays that Python can look at; ops on traced arrays are recorded as elsewhere.
     """
-    tokens = _current.set(None), _computes.set(True)
+    tokens = trace_variable.set(None), _computes.set(True)
     try:
         yield
     finally:
-        _current.reset(tokens[0])
+        trace_variable.reset(tokens[0])
         _computes.reset(tokens[1])
 
 
 def recorder(args: Sequence[Any]) -> Trace | None:
     """Return the trace in which an op on `args` is recorded, or None if it is computed at once."""
-    trace = _current.get()
+    trace = trace_variable.get()
     if trace is None and _computes.get():
         live = [x.owner for x in args if type(x) is Proxy and x.owner.alive]
         return max(live, key=lambda found: found.depth, default=None)
@@ -470,8 +467,10 @@ def is_array(value: Any) -> bool:
 
 def full(shape: Shape, value: Any, dtype: Any, weak: bool = False) -> Any:
     """Return an array filled with the number `value`."""
-    data = np.asarray(value).astype(storage(dtype)).tobytes()
-    return bind(Constant(data, dtype, shape, weak))
+    number = np.asarray(value).astype(storage(dtype))
+    if recorder(()) is None:
+        return links.from_numpy(np.full(shape, number), ArrayType(dtype, shape, weak))
+    return bind(Constant(number.tobytes(), dtype, shape, weak))
 
 
 def as_array(value: Any) -> Any:
@@ -534,7 +533,7 @@ def named_row(proxy: Proxy) -> errors.Value:
 
 def doing() -> list[str]:
     """Return what is being done, innermost first: the user's line, and the traces in force."""
-    trace, here = _current.get(), user_source()
+    trace, here = trace_variable.get(), user_source()
     made = trace.source if trace is not None else None
     lines = [f"computing {where.shown()}" for where in (made or here,) if where]
     while trace is not None:
@@ -542,45 +541,6 @@ def doing() -> list[str]:
         lines.append(f"tracing {trace.function} for {trace.transform}{at}")
         trace = trace.parent
     return lines
-
-
-def surroundings() -> tuple[list[errors.Value], list[str]]:
-    """Return the arrays that the user's line handed to the library, and what was being done.
-
-    Other values are shown where there is no array among the arguments.
-    """
-    given = [item for name, value in user_arguments() for item in _flat(name, value)]
-    rows = [_row(name, x) for name, x in given if is_array(x) or isinstance(x, np.ndarray)]
-    others = [_row(name, x) for name, x in given if not (x is None or x is False or callable(x))]
-    return rows[:_SHOWN] or others[:2], doing()
-
-
-_SHOWN = 6  # rows of an error
-
-
-def _flat(label: str, value: Any) -> list[tuple[str, Any]]:
-    """Return an argument, or the first items of a sequence of them, with names."""
-    if label == "self":
-        return [("x", value)] if is_array(value) else []
-    if isinstance(value, list | tuple) and any(is_array(x) for x in value):
-        return [(f"{label}[{i}]", x) for i, x in enumerate(value[:_SHOWN])]
-    if isinstance(value, tuple):  # most often the arguments of a transformed function
-        return [pair for i, x in enumerate(value[:_SHOWN]) for pair in _flat(f"{label}[{i}]", x)]
-    return [(label, value)]
-
-
-def _row(label: str, value: Any) -> errors.Value:
-    if type(value) is Proxy:
-        return label, repr(value.type), described(value.node, user_source())
-    if type(value) is links.array_class:
-        return label, repr(value.type), ""
-    if isinstance(value, np.ndarray):
-        return label, f"{value.dtype}{list(value.shape)}", "a NumPy array"
-    text = " ".join(repr(value).split())
-    return label, type(value).__name__, text if len(text) <= 40 else text[:37] + "..."
-
-
-errors.links.surroundings = surroundings
 
 
 def escaped(proxy: Proxy) -> errors.UnexpectedTracerError:

@@ -8,6 +8,7 @@ itself runs them step by step.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,7 +25,7 @@ from stax.interpreters.lengths import fitted, op_with_lengths
 from stax.interpreters.nonfinite import check_result, check_values, is_bad
 from stax.op import Op
 from stax.trace import doing, links, operand_rows
-from stax.types import ArrayType, TupleType
+from stax.types import ArrayType, TupleType, storage
 
 _eager: ContextVar[bool] = ContextVar("stax_eager", default=False)
 
@@ -39,23 +40,41 @@ def _eagerly() -> Iterator[None]:
         _eager.reset(token)
 
 
-def run(op: Op, args: Sequence[Any]) -> Any:
-    """Apply `op` to concrete arrays; several results come as a tuple of arrays."""
-    arrays = [x if type(x) is Array else links.as_array(x) for x in args]
+@functools.lru_cache(maxsize=512)
+def _keep(op: Op) -> None:
+    """Keep the ops that ran last, which eager calls would make again and again."""
+
+
+def run(op: Op, args: Sequence[Any], operands: ArrayType | None = None) -> Any:
+    """Apply `op` to concrete arrays; several results come as a tuple of arrays.
+
+    With `operands`, the op is element-wise on operands of that type, and `args` are numbers and
+    arrays of its dtype, which NumPy broadcasts.
+    """
+    if op.is_plain:
+        _keep(op)
+    if operands is None:
+        args = [x if type(x) is Array else links.as_array(x) for x in args]
+        kinds = [x.type for x in args]
+    else:
+        kinds = [operands] * len(args)
     try:
-        type_ = op.abstract_eval(*(x.type for x in arrays))
+        type_ = op.result_type(*kinds)
     except StaxError as error:
-        rows = operand_rows([x.type for x in arrays], [""] * len(arrays))
+        rows = operand_rows(kinds, [""] * len(kinds))
         raise error.located(rows, doing()) from None
-    values = list(map(value_of, arrays))
-    if op.holds_graph:
+    if operands is None:
+        values = list(map(value_of, args))
+    else:
+        dtype = storage(operands.dtype)
+        values = [value_of(x) if type(x) is Array else np.asarray(x).astype(dtype) for x in args]
+    if op.holds_graph or op.loops:
         with _eagerly():
-            types = [x.type for x in arrays]
-            value = links.run_loop(op, types, values) if op.loops else op.evaluate(*values)
+            value = links.run_loop(op, kinds, values) if op.loops else op.evaluate(*values)
     else:
         value = op.evaluate(*values)
     if config.watches():
-        check_result(op, [x.type for x in arrays], value)
+        check_result(op, kinds, value)
     if isinstance(type_, TupleType):
         return tuple(map(array_from_numpy, value, type_.items))
     return array_from_numpy(np.asarray(value), type_)

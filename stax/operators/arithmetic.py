@@ -10,6 +10,7 @@ node and its constant; operands of one type, the common case, go straight to the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,14 +18,14 @@ import numpy as np
 
 from stax import types
 from stax.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
-from stax.extent import Extent, same_shape
+from stax.extent import Extent, links as extents, same_shape
 from stax.op import Op
 from stax.operators import elementwise as ops
 from stax.operators.broadcast import broadcast_to
 from stax.operators.contract import matmul
 from stax.operators.elementwise import Elementwise, convert, like, select
 from stax.operators.gradient import stop_gradient
-from stax.trace import bind, current_trace, full, is_array, links, type_of
+from stax.trace import bind, current_trace, full, is_array, links, recorder, type_of
 from stax.types import ArrayType, Shape, is_python_number, promote
 
 Function = Callable[..., Any]
@@ -67,7 +68,7 @@ def cast(x: Any, shape: Shape, dtype: Any, weak: bool) -> Any:
 
 def _in_range(x: Any) -> Any:
     """Return a Python number; raises NumberRangeError for integers beyond the default integer."""
-    if isinstance(x, int):
+    if isinstance(x, int) and not -(2**31) <= x < 2**31:
         limits = np.iinfo(types.int_dtype())
         if not limits.min <= x <= limits.max:
             raise NumberRangeError(
@@ -83,11 +84,21 @@ def promote_operands(name: str, *args: Any, to: Function | None = None) -> list[
     `to`, if given, takes the common dtype to the one the op needs.
     """
     args = tuple(operand(name, x) for x in args)
-    kinds = [type_of(x) for x in args]
-    dtype, weak = promote(*kinds)
+    common = _common(name, to, *map(type_of, args))
+    return [cast(x, common.shape, common.dtype, common.weak) for x in args]
+
+
+def _common(name: str, to: Function | None, *kinds: ArrayType) -> ArrayType:
+    """Return the type that operands are brought to."""
+    return _joined(name, to, kinds, *promote(*kinds))
+
+
+@functools.lru_cache(maxsize=4096)
+def _joined(
+    name: str, to: Function | None, kinds: tuple[ArrayType, ...], dtype: Any, weak: bool
+) -> ArrayType:
     wanted = dtype if to is None else to(dtype)
-    shape = broadcast_shapes(name, *kinds)
-    return [cast(x, shape, wanted, weak and wanted != types.bool_) for x in args]
+    return ArrayType(wanted, broadcast_shapes(name, *kinds), weak and wanted != types.bool_)
 
 
 def _numeric(dtype: Any) -> Any:
@@ -103,6 +114,20 @@ def _same(x: Any, y: Any) -> bool:
     return is_array(x) and is_array(y) and x.type is y.type
 
 
+def _broadcasting(op: Op, common: ArrayType, *args: Any) -> Any:
+    """Apply `op` to operands that are brought to a type; eagerly, NumPy broadcasts them."""
+    if recorder(args) is not None:
+        return bind(op, *(cast(x, common.shape, common.dtype, common.weak) for x in args))
+    return links.run(op, [_converted(x, common) for x in args], common)
+
+
+def _converted(x: Any, common: ArrayType) -> Any:
+    """Return an array in the dtype of a type, or a number that fits it."""
+    if not is_array(x):
+        return _in_range(x)
+    return x if x.type.dtype is common.dtype else convert(x, common.dtype, common.weak)
+
+
 def _binary(name: str, op: Op, boolean: Op | None = None, to: Function | None = None) -> Function:
     """Return the function of two operands that promotes them and applies `op`.
 
@@ -110,10 +135,14 @@ def _binary(name: str, op: Op, boolean: Op | None = None, to: Function | None = 
     """
 
     def function(x: Any, y: Any, /) -> Any:
-        if not (_same(x, y) and to is None):
-            x, y = promote_operands(name, x, y, to=to)
-        chosen = boolean if boolean is not None and types.is_bool(type_of(x).dtype) else op
-        return bind(chosen, x, y)
+        if _same(x, y) and to is None:
+            return bind(chosen(x.type.dtype), x, y)
+        x, y = operand(name, x), operand(name, y)
+        common = _common(name, to, type_of(x), type_of(y))
+        return _broadcasting(chosen(common.dtype), common, x, y)
+
+    def chosen(dtype: Any) -> Op:
+        return boolean if boolean is not None and types.is_bool(dtype) else op
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Apply `{name}` to each pair of elements, with promotion and broadcasting."
@@ -123,13 +152,15 @@ def _binary(name: str, op: Op, boolean: Op | None = None, to: Function | None = 
 _op = Elementwise
 
 
-def _comparison(name: str, compare: Function) -> Function:
+def _comparison(name: str, op: Op) -> Function:
     def function(x: Any, y: Any, /) -> Any:
-        x, y = promote_operands(name, x, y)
-        if not types.is_complex(x.dtype):
-            return compare(x, y)
-        a, b = ops.real(x), ops.real(y)
-        return select(ops.eq(a, b), compare(ops.imag(x), ops.imag(y)), compare(a, b))
+        x, y = operand(name, x), operand(name, y)
+        common = _common(name, None, type_of(x), type_of(y))
+        if not types.is_complex(common.dtype):
+            return _broadcasting(op, common, x, y)
+        a, b = promote_operands(name, x, y)
+        x, y = ops.real(a), ops.real(b)
+        return select(ops.eq(x, y), bind(op, ops.imag(a), ops.imag(b)), bind(op, x, y))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
@@ -147,10 +178,10 @@ maximum = _binary("maximum", _op("maximum"), boolean=_op("or"))
 minimum = _binary("minimum", _op("minimum"), boolean=_op("and"))
 equal = _binary("equal", _op("eq"))
 not_equal = _binary("not_equal", _op("ne"))
-less = _comparison("less", ops.lt)
-less_equal = _comparison("less_equal", ops.le)
-greater = _comparison("greater", ops.gt)
-greater_equal = _comparison("greater_equal", ops.ge)
+less = _comparison("less", _op("lt"))
+less_equal = _comparison("less_equal", _op("le"))
+greater = _comparison("greater", _op("gt"))
+greater_equal = _comparison("greater_equal", _op("ge"))
 bitwise_and = _binary("bitwise_and", _op("and"))
 bitwise_or = _binary("bitwise_or", _op("or"))
 bitwise_xor = _binary("bitwise_xor", _op("xor"))
@@ -369,6 +400,9 @@ _COMPARISONS: dict[str, Function] = {
 _UNARY: dict[str, Function] = {
     "neg": negative, "pos": positive, "abs": absolute, "invert": bitwise_not,
 }  # fmt: skip
+
+
+extents.operators = _REFLECTED
 
 
 def _understood(x: Any) -> bool:

@@ -187,6 +187,7 @@ def _check_keys(name: str, keys: ArrayType) -> None:
 class Draw(KeyOp):
     """Base of ops that make an array of `shape` of each key: its axes follow those of the keys."""
 
+    loops: ClassVar[bool] = True
     shape: Shape
 
     def batch(self, batch: Batch, flags: Sequence[bool], *inputs: Proxy) -> Any:

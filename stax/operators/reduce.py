@@ -336,9 +336,14 @@ class Cumulative(Op):
             raise DTypeError(f"{self.name} does not accept {types.SHORT_NAMES[x.dtype]}.")
         return x
 
+    @staticmethod
+    def wide(dtype: Any) -> Any:
+        """Return the dtype of the running values for elements of `dtype`."""
+        return accumulator(dtype)
+
     def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
         (x,) = arrays
-        wide = x.astype(accumulator(x.dtype), copy=False)
+        wide = x.astype(self.wide(x.dtype), copy=False)
         wide = np.flip(wide, self.axis) if self.reverse else wide
         with np.errstate(all="ignore"):
             result = type(self).ufunc.accumulate(wide, axis=self.axis, dtype=wide.dtype)
@@ -351,12 +356,21 @@ class Cumulative(Op):
 
 @dataclass(frozen=True, eq=False)
 class CumSum(Cumulative, LinearOp):
-    """Running sums."""
+    """Running sums.
+
+    Sums of floats of up to 32 bits run in 64, since one after the other is the least exact order.
+    """
 
     name: ClassVar[str] = "cumsum"
     ufunc: ClassVar[np.ufunc] = np.add
     combine: ClassVar[str] = "add"
     accepts = staticmethod(is_number)
+
+    @staticmethod
+    def wide(dtype: Any) -> Any:
+        if types.is_complex(dtype):
+            return types.complex128
+        return types.float64 if types.is_float(dtype) else accumulator(dtype)
 
     def transpose(self, ct: Proxy, *inputs: Any) -> Sequence[Any]:
         # The sum over what came before pulls back as the sum over what comes after.
