@@ -29,9 +29,11 @@ from stax import (
     ops,
     random,
     scipy,
+    stages,
     test_util,
     tree,
     tree_util,
+    typing,
 )
 from stax.api import (
     JitFunction,
@@ -65,6 +67,9 @@ from stax.api import (
     local_device_count,
     local_devices,
     make_graph,
+    process_count,
+    process_index,
+    process_indices,
     pure_callback,
     typeof,
     value_and_grad,
@@ -73,6 +78,7 @@ from stax.api import (
 )
 from stax.array import Array
 from stax.config import (
+    __version__ as __version__,
     check_tracer_leaks,
     checking_leaks,
     config,
@@ -90,8 +96,6 @@ from stax.numpy.windows import ds
 from stax.source import named_call, named_scope
 from stax.trace import ensure_compile_time_eval
 from stax.types import float0
-
-__version__ = "0.1.0"
 
 make_jaxpr = make_graph
 remat = checkpoint
@@ -164,14 +168,19 @@ __all__ = [
     "numpy_dtype_promotion",
     "numpy_rank_promotion",
     "ops",
+    "process_count",
+    "process_index",
+    "process_indices",
     "pure_callback",
     "random",
     "remat",
     "scipy",
+    "stages",
     "test_util",
     "tree",
     "tree_util",
     "typeof",
+    "typing",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+import stax.surroundings  # noqa: F401
 from stax import capsule, types
 from stax.device import Placed
 from stax.errors import (

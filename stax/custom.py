@@ -19,11 +19,13 @@ from stax.control.held import (
     HoldsGraphs,
     blank,
     check_arguments,
+    has_results,
     instantiated,
     marked,
     rearranged,
     sections,
     spread,
+    without,
 )
 from stax.control.linearity import offence
 from stax.errors import MissingRule, ShapeError, Value
@@ -285,7 +287,8 @@ class CustomPullback(HoldsGraphs):
 
     Operands are `known` values, which the rule closes over or keeps, and tangents of `in_types`;
     results are tangents of `out_types`.  Reverse mode applies the rule; to push tangents forward it
-    is transposed, which fails unless the rule is linear in its cotangents.
+    is transposed, which fails unless the rule is linear in its cotangents; effects of the rule do
+    not happen then.
     """
 
     backward: Rule
@@ -305,12 +308,13 @@ class CustomPullback(HoldsGraphs):
     def applied(self) -> Graph:
         """The map itself, of the operands."""
         made, count = self.backward([True] * len(self.out_types)), len(self.out_types)
-        flags = [i >= self.known for i in range(len(made.graph.inputs))]
-        found = offence(made.graph, flags)
+        back = without(made.graph, lambda node: not has_results(node))
+        flags = [i >= self.known for i in range(len(back.inputs))]
+        found = offence(back, flags)
         if found is not None:
             raise self._not_linear(f": {found.node.op.name} {found.reason}", [found.row])
         try:
-            graph, _ = transpose(separated(made.graph, flags), flags, [True] * count)
+            graph, _ = transpose(separated(back, flags), flags, [True] * count)
         except MissingRule as error:
             raise self._not_linear() from error
         known, dots = sections(graph.inputs, self.known)

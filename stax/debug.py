@@ -4,9 +4,24 @@
     >>> jit(lambda x: debug.print("x is {x}", x=x))(1.5)
     x is 1.5
 
-What concerns the placement of arrays on several devices is not here.
+`breakpoint` stops there and reads commands on the variables around.  `inspect_array_sharding` and
+`visualize_array_sharding` say where arrays are; there is one device.
 """
 
+from stax.api.breakpoints import breakpoint
 from stax.api.callbacks import debug_callback as callback, debug_log as log, debug_print as print
+from stax.api.placing import (
+    inspect_array_sharding,
+    visualize_array_sharding,
+    visualize_sharding,
+)
 
-__all__ = ["callback", "log", "print"]
+__all__ = [
+    "breakpoint",
+    "callback",
+    "inspect_array_sharding",
+    "log",
+    "print",
+    "visualize_array_sharding",
+    "visualize_sharding",
+]

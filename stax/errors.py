@@ -18,7 +18,7 @@ Value = tuple[str, str, str]  # a label, a type, and where it comes from
 
 
 class links:
-    """What this layer needs from above: the surroundings of an error, as `trace` sees them."""
+    """What this layer needs from above: the surroundings of an error (see `stax.surroundings`)."""
 
     surroundings: Callable[[], tuple[Sequence[Value], Sequence[str]]] = staticmethod(
         lambda: ((), ())
@@ -28,7 +28,7 @@ class links:
 class StaxError(Exception):
     """Base of the library's errors: a broken rule, values, context and advice.
 
-    Values and context that are not given are found: see `trace.surroundings`.
+    Values and context that are not given are found: see `stax.surroundings`.
     """
 
     def __init__(

@@ -14,8 +14,10 @@ raises and names the symbols, because a guess would make a program wrong for som
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import NoReturn, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
 
 from stax.errors import ConcretizationTypeError, InconclusiveDimensionOperation
 
@@ -23,10 +25,22 @@ Monomial: TypeAlias = tuple[str, ...]  # sorted symbol names, with repetition; (
 SMALLEST = 2
 
 
+class links:
+    """What this layer needs from above: Python's operators on arrays, by name, in which a length is
+    a weak integer."""
+
+    operators: Mapping[str, Callable[[Any, Any], Any]] = {}
+
+
 class Extent:
-    """A polynomial with integer coefficients that is not a constant (constants are ints)."""
+    """A polynomial with integer coefficients that is not a constant (constants are ints).
+
+    With whole numbers and other extents it is a length; with floats and arrays, or divided by `/`,
+    it is a number of the program, as lengths are in JAX.
+    """
 
     __slots__ = ("_hash", "terms")
+    __array_ufunc__ = None  # NumPy leaves operators to this class
 
     terms: tuple[tuple[Monomial, int], ...]
 
@@ -52,13 +66,17 @@ class Extent:
             total = term + total
         return total
 
-    def __add__(self, other: int | Extent) -> int | Extent:
+    def __add__(self, other: Any) -> Any:
+        if not _is_length(other):
+            return _as_number("add", self, other)
         terms = dict(self.terms)
         for monomial, coefficient in _terms(other):
             terms[monomial] = terms.get(monomial, 0) + coefficient
         return _extent(terms)
 
-    def __mul__(self, other: int | Extent) -> int | Extent:
+    def __mul__(self, other: Any) -> Any:
+        if not _is_length(other):
+            return _as_number("mul", self, other)
         terms: dict[Monomial, int] = {}
         for m, c in self.terms:
             for n, d in _terms(other):
@@ -66,35 +84,57 @@ class Extent:
                 terms[product] = terms.get(product, 0) + c * d
         return _extent(terms)
 
-    def __neg__(self) -> int | Extent:
+    def __neg__(self) -> Any:
         return self * -1
 
-    def __sub__(self, other: int | Extent) -> int | Extent:
-        return self + other * -1
+    def __sub__(self, other: Any) -> Any:
+        return self + other * -1 if _is_length(other) else _as_number("sub", self, other)
 
-    def __rsub__(self, other: int) -> int | Extent:
-        return self * -1 + other
+    def __rsub__(self, other: Any) -> Any:
+        return self * -1 + other if _is_length(other) else _as_number("sub", other, self)
 
     __radd__ = __add__
     __rmul__ = __mul__
 
-    def __floordiv__(self, other: int | Extent) -> int | Extent:
+    def __truediv__(self, other: Any) -> Any:
+        return _as_number("truediv", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _as_number("truediv", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        if isinstance(other, int | np.integer) and other >= 0:
+            return math.prod([self] * int(other))
+        return _as_number("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _as_number("pow", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        if not _is_length(other):
+            return _as_number("floordiv", self, other)
         quotient = _divide(self, other)
         if quotient is None:
             _undecided(f"the exact quotient of {self} by {other}", self, other)
         return quotient
 
-    def __rfloordiv__(self, other: int) -> int:
+    def __rfloordiv__(self, other: Any) -> Any:
+        if not _is_length(other):
+            return _as_number("floordiv", other, self)
         if other:
             _undecided(f"the exact quotient of {other} by {self}", self)
         return 0
 
-    def __mod__(self, other: int | Extent) -> int:
+    def __mod__(self, other: Any) -> Any:
+        if not _is_length(other):
+            return _as_number("mod", self, other)
         if _divide(self, other) is None:
             _undecided(f"whether {other} divides {self}", self, other)
         return 0
 
-    def __rmod__(self, other: int) -> int:
+    def __rmod__(self, other: Any) -> Any:
+        if not _is_length(other):
+            return _as_number("mod", other, self)
         if other:
             _undecided(f"whether {self} divides {other}", self)
         return 0
@@ -109,7 +149,11 @@ class Extent:
             return False
         _undecided(f"whether {self} equals {other}", self, other)
 
-    def __ge__(self, other: int | Extent) -> bool:
+    def __ge__(self, other: Any) -> bool:
+        if isinstance(other, float):
+            return other != math.inf and (other == -math.inf or self >= math.ceil(other))
+        if not _is_length(other):
+            return NotImplemented
         lowest, highest = _bounds(self - other)
         if lowest >= 0:
             return True
@@ -117,14 +161,16 @@ class Extent:
             return False
         _undecided(f"whether {self} is at least {other}", self, other)
 
-    def __gt__(self, other: int | Extent) -> bool:
-        return self >= other + 1
+    def __gt__(self, other: Any) -> bool:
+        if isinstance(other, float):
+            return (not math.isinf(other) and self >= math.floor(other) + 1) or other == -math.inf
+        return self >= other + 1 if _is_length(other) else NotImplemented
 
-    def __le__(self, other: int | Extent) -> bool:
-        return not self > other
+    def __le__(self, other: Any) -> bool:
+        return not self > other if _is_number(other) else NotImplemented
 
-    def __lt__(self, other: int | Extent) -> bool:
-        return not self >= other
+    def __lt__(self, other: Any) -> bool:
+        return not self >= other if _is_number(other) else NotImplemented
 
     def __hash__(self) -> int:
         return self._hash
@@ -196,8 +242,24 @@ def _undecided(question: str, *extents: Dimension) -> NoReturn:
     )
 
 
+def _is_length(value: Any) -> bool:
+    """Say whether a number is whole, as lengths are."""
+    return isinstance(value, int | Extent | np.integer)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_length(value) or isinstance(value, float)
+
+
+def _as_number(name: str, x: Any, y: Any) -> Any:
+    """Return what an operator gives for two operands of which one is a length, as for arrays."""
+    (other,) = [v for v in (x, y) if not isinstance(v, Extent)] or [x]
+    known = isinstance(other, int | float | complex | Extent) or hasattr(other, "dtype")
+    return links.operators[name](x, y) if known and links.operators else NotImplemented
+
+
 def _terms(value: Dimension) -> tuple[tuple[Monomial, int], ...]:
-    return value.terms if isinstance(value, Extent) else (((), value),)
+    return value.terms if isinstance(value, Extent) else (((), int(value)),)
 
 
 def _extent(terms: Mapping[Monomial, int]) -> Dimension:

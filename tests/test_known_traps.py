@@ -6,10 +6,12 @@ and of custom rules stand in tests/control and tests/test_custom.py.
 """
 
 import math
-import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -360,27 +362,23 @@ def test_a_long_chain(mode: Mode) -> None:
     close(mode(stax.grad(_growth))(1.0), 401.01867, 1e-4)
 
 
-def _compile_and_call(folder: str, queue: Any) -> None:
-    os.environ["STAX_CACHE_DIR"] = folder
-    try:
-        f = stax.jit(lambda x: snp.sum(snp.tanh(x) * 3))
-        queue.put(float(f(np.arange(5, dtype=np.float32))))
-    except Exception as error:
-        queue.put(repr(error))
+COMPILE_AND_CALL = """
+import numpy as np, stax, stax.numpy as snp
+f = stax.jit(lambda x: snp.sum(snp.tanh(x) * 3))
+print(float(f(np.arange(5, dtype=np.float32))))
+"""
 
 
-def test_processes_share_an_empty_cache(tmp_path: Any) -> None:
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
+def test_processes_share_an_empty_cache(tmp_path: Path) -> None:
+    environment = os.environ | {"STAX_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", COMPILE_AND_CALL]
     processes = [
-        context.Process(target=_compile_and_call, args=(str(tmp_path), queue)) for _ in range(8)
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
     ]
-    for p in processes:
-        p.start()
-    results = [queue.get(timeout=120) for _ in processes]
-    for p in processes:
-        p.join()
-    assert len(set(results)) == 1 and isinstance(results[0], float)
+    results = {float(process.communicate(timeout=120)[0]) for process in processes}
+    assert len(results) == 1
+    assert any(tmp_path.rglob("*"))
 
 
 def test_threads_share_a_jitted_function() -> None:

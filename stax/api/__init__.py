@@ -30,6 +30,9 @@ from stax.api.placing import (
     live_arrays,
     local_device_count,
     local_devices,
+    process_count,
+    process_index,
+    process_indices,
 )
 
 __all__ = [
@@ -38,5 +41,6 @@ __all__ = [
     "default_backend", "default_device", "device_count", "device_get", "device_put", "devices",
     "effects_barrier", "eval_shape", "grad", "hessian", "jacfwd", "jacobian", "jacrev", "jit",
     "jvp", "linear_call", "linear_transpose", "linearize", "live_arrays", "local_device_count",
-    "local_devices", "make_graph", "pure_callback", "typeof", "value_and_grad", "vjp", "vmap",
+    "local_devices", "make_graph", "process_count", "process_index", "process_indices",
+    "pure_callback", "typeof", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip

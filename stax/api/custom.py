@@ -229,8 +229,9 @@ class custom_vjp(CustomFunction):
     What the function closes over has no derivative: it is an error to differentiate it.  A rule may
     close over anything.
 
-    In forward mode the rule is transposed, which works if `bwd` is linear in its cotangents.  If
-    the function has a rule for tangents too, because `fun` is a `custom_jvp`, that is used there.
+    In forward mode the rule is transposed, which works if `bwd` is linear in its cotangents; what
+    it prints or checks is of cotangents, and does not happen then.  If the function has a rule for
+    tangents too, because `fun` is a `custom_jvp`, that is used there.
     """
 
     kind = "custom_vjp"

@@ -30,9 +30,9 @@ class custom_vmap(CustomFunction):
     """A function with a rule for vmap, set by `def_vmap`.
 
     The rule stands for the function wherever vmap maps an argument, inside of jit and loops too.
-    Forward mode differentiates the rule with the function, and so does `grad` of a function that
-    uses vmap; vmap of a gradient, as in `jacrev`, needs a `custom_vjp` around, and is a MissingRule
-    without.
+    Derivatives are those of the rule wherever it stands for the function, in vmap of a gradient
+    too: there the cotangent of each lane is that of the rule's results in this lane, so a rule has
+    to compute lanes from themselves.
 
     The function and its rule may close over anything that is not mapped itself.
     """

@@ -8,7 +8,7 @@ it in the trace that is under way.  Arguments that are not differentiated are no
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,10 +25,12 @@ from stax.api.tracing import (
     positions,
     trace_function,
 )
-from stax.errors import ArgumentError, DTypeError, ShapeError
+from stax.errors import ArgumentError, ArgumentValueError, DTypeError, ShapeError
+from stax.extent import Dimension
 from stax.graph import Graph
 from stax.interpreters.interpret import inline
 from stax.interpreters.jvp import jvp as jvp_graph
+from stax.interpreters.lengths import matched, replaced_in
 from stax.interpreters.linearize import linearize as linearize_graph, split, value_and_pullback
 from stax.interpreters.remat import STANDARD, Prices, Recut, There, fewer_residuals, report
 from stax.interpreters.simplify import simplify
@@ -303,7 +305,8 @@ def _check_tangents(what: str, types: Sequence[ArrayType], tangents: Sequence[An
         type_ = type_of(tangent)
         if type_.dtype != t.tangent().dtype or type_.shape != t.shape:
             kind = "cotangent" if what == "vjp" else "tangent"
-            raise DTypeError(
+            error = DTypeError if type_.shape == t.shape else ShapeError
+            raise error(
                 f"{what}: the {kind} of a {t!r} has type {t.tangent()!r}, got {type_!r}.",
                 advice=f"A {kind} has the shape and dtype of its primal; of integers, float0.",
             )
@@ -394,15 +397,40 @@ class _LinearMap:
                 f"linearize: the map takes tangents of structure {self.treedef}, got {treedef}.",
                 advice="Give one tangent for each argument of the function.",
             )
-        flags = _check_tangents("linearize", self.types, leaves)
+        lengths = _lengths(self.graph, _residuals, self.types, leaves)
+        types, out_types = _of_lengths(self.types, lengths), _of_lengths(self.out_types, lengths)
+        flags = _check_tangents("linearize", types, leaves)
         given = [
             t if f else _zero_tangent(type_)
-            for t, f, d, type_ in zip(leaves, flags, self.flags, self.types, strict=True)
+            for t, f, d, type_ in zip(leaves, flags, self.flags, types, strict=True)
             if d
         ]
         count = sum(1 for h in self.has_tangent if h)
         found = inline(self.graph, [*_residuals, *given])[:count]
-        return self.out_tree.unflatten(_or_zero(found, self.has_tangent, self.out_types))
+        return self.out_tree.unflatten(_or_zero(found, self.has_tangent, out_types))
+
+
+def _lengths(
+    graph: Graph, residuals: Sequence[Any], types: Sequence[ArrayType], leaves: Sequence[Any]
+) -> dict[str, Dimension]:
+    """Return the lengths that were open where a map was made and are known where it is applied, of
+    residuals, then of `leaves` that are to have `types`."""
+    if not graph.open_inputs:
+        return {}
+    found = matched(graph.input_types[: len(residuals)], list(map(type_of, residuals)))
+    given = {
+        t: type_of(x)
+        for t, x in zip(types, leaves, strict=True)
+        if getattr(x, "dtype", None) != float0 and np.ndim(x) == len(t.shape)
+    }
+    return matched(list(given), list(given.values())) | found
+
+
+def _of_lengths(
+    types: Sequence[ArrayType], lengths: Mapping[str, Dimension]
+) -> Sequence[ArrayType]:
+    """Return types with open lengths replaced by those that are known."""
+    return [t.with_shape(replaced_in(t.shape, lengths)) for t in types] if lengths else types
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -493,12 +521,14 @@ class _Pullback:
     def __call__(self, _residuals: Sequence[Any], ct: Any) -> Any:
         leaves, treedef = tree.tree_flatten(ct)
         if treedef != self.out_tree:
-            raise ArgumentError(
+            raise ArgumentValueError(
                 f"vjp: the cotangent has structure {treedef}, the result {self.out_tree}.",
                 advice="Give one cotangent for each result, in containers of the same kind.",
             )
-        _check_tangents("vjp", self.out_types, leaves)
+        lengths = _lengths(self.graph, _residuals, self.out_types, leaves)
+        _check_tangents("vjp", _of_lengths(self.out_types, lengths), leaves)
         given = [c for c, t in zip(leaves, self.out_types, strict=True) if is_inexact(t.dtype)]
         found = inline(self.graph, [*_residuals, *given])
-        args, _ = self.treedef.unflatten(_or_float0(found, self.flags, self.types))
+        types = _of_lengths(self.types, lengths)
+        args, _ = self.treedef.unflatten(_or_float0(found, self.flags, types))
         return args

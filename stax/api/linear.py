@@ -6,21 +6,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from stax import tree
 from stax.api.tracing import (
+    Traced,
     check_callable,
     flatten_arguments,
     function_name,
     labels,
     trace_function,
 )
-from stax.control.linearity import is_zero
-from stax.errors import ArgumentError, DTypeError, MissingRule, UnsupportedError
+from stax.array import Array, value_of
+from stax.control.linearity import offence
+from stax.errors import ArgumentError, DTypeError, MissingRule, UnsupportedError, Value
 from stax.graph import Graph
 from stax.interpreters.interpret import inline
 from stax.interpreters.simplify import simplify
-from stax.interpreters.transpose import dependents, transpose
-from stax.trace import full, type_of
+from stax.interpreters.transpose import transpose
+from stax.trace import Trace, full, type_of, zeros
 from stax.types import ArrayType, is_inexact, is_integer
 
 
@@ -51,17 +55,16 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
         )
     count = len(arguments.types)
     flags = [i < count for i in range(len(graph.inputs))]
-    _check_linear(graph, flags, name)
+    wrong = offence(graph, flags)
+    if wrong is not None:
+        graph = _with_known_zeros(traced)
+        wrong = offence(graph, flags)
+    if wrong is not None:
+        raise _not_linear(name, f": {wrong.node.op.name} {wrong.reason}", [wrong.row])
     try:
         back, found = transpose(graph, flags)
-    except (MissingRule, ArgumentError) as error:
-        # A rule that is handed two linear operands takes one of them for a value.
-        raise MissingRule(
-            f"linear_transpose: {name} is not linear in its arguments.",
-            values=error.values,
-            doing=error.doing,
-            advice="Close over what it multiplies by, or linearize it first.",
-        ) from error
+    except MissingRule as error:
+        raise _not_linear(name, "", error.values) from error
     apply = _Transposed(
         simplify(back), found, arguments.treedef, arguments.types, traced.out_tree,
         graph.output_types,
@@ -69,23 +72,26 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     return tree.Partial(apply, traced.captures)
 
 
-def _check_linear(graph: Graph, flags: Sequence[bool], name: str) -> None:
-    """Raise MissingRule if an output does not depend on the flagged inputs and is not zero there.
+def _with_known_zeros(traced: Traced) -> Graph:
+    """Return a traced function that knows which of the arrays it closes over are zero: what starts
+    from one, or adds it, may be linear."""
+    count = len(traced.graph.inputs) - len(traced.captures)
+    values = [None] * count + [x if type(x) is Array else None for x in traced.captures]
+    with Trace(traced.graph.name, "linear_transpose") as trace:
+        args = [trace.input(x.type, x.label, source=x.source) for x in traced.graph.inputs]
+        known = [
+            x if value is None or np.any(value_of(value)) else zeros(x.type)
+            for x, value in zip(args, values, strict=True)
+        ]
+        return trace.finish(inline(traced.graph, known))
 
-    What is not linear inside has no transpose rule, which is noticed later; a constant that is
-    returned has one, of no inputs.
-    """
-    linear = [x for x, f in zip(graph.inputs, flags, strict=True) if f]
-    depends = dependents(graph.nodes, linear)
-    for node in graph.outputs:
-        if node not in depends and not is_zero(node):
-            raise MissingRule(
-                f"linear_transpose: {name} is not linear: a result does not depend on an argument.",
-                values=[
-                    (node.op.name, repr(node.type), node.source.shown() if node.source else "")
-                ],
-                advice="Return only what is linear in the arguments.",
-            )
+
+def _not_linear(name: str, why: str, values: Sequence[Value]) -> MissingRule:
+    return MissingRule(
+        f"linear_transpose: {name} is not linear in its arguments{why}.",
+        values=values,
+        advice="Close over what it adds or multiplies by, or linearize it first.",
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,16 @@ are given; programs written for JAX call them.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 from stax import tree
 from stax.array import Array, array_from_numpy, asarray, value_of
-from stax.device import CPU, Device, check_device
+from stax.device import CPU, Device, SingleDeviceSharding, check_device
 from stax.errors import ArgumentError, ArgumentValueError
 from stax.types import is_key
 
@@ -40,6 +43,21 @@ def device_count(backend: str | None = None) -> int:
 
 
 local_device_count = device_count
+
+
+def process_count(backend: str | None = None) -> int:
+    """Return the number of processes that share the work: this one."""
+    return len(process_indices(backend))
+
+
+def process_index(backend: str | None = None) -> int:
+    """Return the number of this process among those that share the work: 0, as it is alone."""
+    return process_indices(backend)[0]
+
+
+def process_indices(backend: str | None = None) -> list[int]:
+    """Return the numbers of the processes that share the work."""
+    return sorted({device.process_index for device in devices(backend)})
 
 
 def default_backend() -> str:
@@ -133,3 +151,41 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     """Return the arrays that the program holds and that are not deleted."""
     devices(platform)
     return [x for x in gc.get_objects() if type(x) is Array and not x.is_deleted()]
+
+
+def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
+    """Call `callback` with how each array of the tree `value` lies on devices: whole, on one."""
+    for leaf in tree.tree_leaves(value):
+        callback(leaf.sharding if type(leaf) is Array else SingleDeviceSharding())
+
+
+def visualize_sharding(
+    shape: Sequence[int],
+    sharding: Any,
+    *,
+    use_color: bool = True,
+    scale: float = 1.0,
+    min_width: int = 9,
+    max_width: int = 80,
+    color_map: Any = None,
+) -> None:
+    """Print an array of `shape`, a vector or a matrix, as a box with the devices that hold it."""
+    if len(shape) not in (1, 2):
+        raise ArgumentValueError(
+            f"visualize_sharding: {tuple(shape)} is not the shape of a vector or a matrix.",
+            advice="Give the shape of a part of the array.",
+        )
+    names = ",".join(f"{d.platform.upper()} {d.id}" for d in sharding.device_set)
+    rows, columns = (1, shape[0]) if len(shape) == 1 else shape
+    width = min(max(min_width, int(scale * 24 * columns / max(rows, columns, 1))), max_width)
+    table = Table(show_header=False, show_lines=True, padding=0)
+    table.add_column(justify="center", width=width)
+    table.add_row(names, style="on blue" if use_color else "")
+    Console().print(table)
+
+
+def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
+    """Print an array as a box with the devices that hold it; see `visualize_sharding`."""
+    inspect_array_sharding(
+        arr, callback=lambda sharding: visualize_sharding(arr.shape, sharding, **kwargs)
+    )

@@ -34,7 +34,7 @@ from stax.operators.index import Gather, Scatter
 from stax.operators.linalg import TriangularSolve
 from stax.operators.matrices import Carried
 from stax.operators.qr import TridiagonalSolve
-from stax.types import is_inexact
+from stax.types import is_bool, is_inexact
 
 
 class Kind(enum.IntEnum):
@@ -107,7 +107,7 @@ def _kind(node: Node, before: Sequence[Kind]) -> Kind:
             return before[0]
         case StopGradient() if before[0] is not Kind.LINEAR:
             return before[0]
-        case Convert() if not is_inexact(node.op.dtype) and Kind.LINEAR in before:
+        case Convert() if _rounds(node) and Kind.LINEAR in before:
             raise _NotLinear(node, "is not linear")
         case Gather() if _fills(node.op) and Kind.LINEAR in before:
             raise _NotLinear(node, "joins what depends on them with what does not")
@@ -125,6 +125,12 @@ def _kind(node: Node, before: Sequence[Kind]) -> Kind:
     if any(before[i] is Kind.FIXED for i in terms):
         raise _NotLinear(node, "joins what depends on them with what does not")
     return Kind.LINEAR
+
+
+def _rounds(node: Node) -> bool:
+    """Say whether a conversion makes numbers whole, or a truth value of them."""
+    dtype = node.type.dtype
+    return is_bool(dtype) or (not is_inexact(dtype) and is_inexact(node.inputs[0].type.dtype))
 
 
 def _fills(op: Gather) -> bool:

@@ -390,6 +390,7 @@ def scan(
     """Apply `body` to each element of `xs` as one node; returns the carry and the results."""
     op = Scan(body, length, reverse, len(consts), len(carry))
     if isinstance(length, int) and not length:
-        _, ys = sections(body.output_types, len(carry))
-        return (*carry, *(full((0, *t.shape), 0, t.dtype, t.weak) for t in ys))
+        new, ys = sections(body.output_types, len(carry))
+        same = [convert(x, t.dtype, t.weak) for x, t in zip(carry, new, strict=True)]
+        return (*same, *(full((0, *t.shape), 0, t.dtype, t.weak) for t in ys))
     return results(bind(op, *consts, *carry, *xs))

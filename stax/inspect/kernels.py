@@ -9,14 +9,16 @@ from stax.inspect.explanation import Entry
 from stax.inspect.values import Values, where
 from stax.lowering import loop_ir as ir
 from stax.lowering.build import BuiltKernel
+from stax.lowering.element import FEWEST_TASKS, runs_alone
 from stax.lowering.fourier import FourierPass
 from stax.lowering.fuse import Region, computes
-from stax.lowering.own import no_gemm
+from stax.lowering.gemm import no_gemm
 from stax.lowering.paired import library_op
 from stax.lowering.program import KernelStep
 from stax.lowering.schedule import Layout, Schedule, column_block
 from stax.operators.contract import DotGeneral
 from stax.operators.index import Scatter
+from stax.operators.linalg import Cholesky, Lu, TriangularSolve
 from stax.operators.reduce import Cumulative
 from stax.operators.reshape import Transpose
 
@@ -44,6 +46,7 @@ def fused_entry(values: Values, step: KernelStep, plan: Schedule) -> Entry:
         if n in fusion.stored
     ]
     facts += _aliases(step.built.kernel)
+    facts += [f"streams {n} past the caches: nothing reads it" for n in step.built.kernel.streamed]
     return Entry(title, tuple(fact.rstrip() for fact in facts))
 
 
@@ -66,6 +69,8 @@ def own_entry(values: Values, step: KernelStep, begins: bool) -> Entry:
                 facts.append("in place: the result lies where its operand did")
         case Cumulative(axis=axis) as op:
             what = f"{op.name} along axis {axis}"
+        case Cholesky() | Lu() | TriangularSolve() as op:
+            what = f"{op.name} of many small matrices, one in each lane of a vector"
         case op:
             what = op.name
     facts.append(_traffic(values, step.built))
@@ -79,8 +84,9 @@ def shared_out(extent: ir.Expr | int, grain: int) -> str:
     count = ir.static(extent)
     if count is None:
         return f"parallel: the length of its outer loop comes with the call; a task is {grain}"
-    if count <= grain:
-        return f"one thread: its outer loop has length {count}, and a task is {grain} or more"
+    if runs_alone(count, grain):
+        less = "" if count <= grain else f", and {FEWEST_TASKS} tasks are worth handing out"
+        return f"one thread: its outer loop has length {count}, and a task is {grain} or more{less}"
     return f"parallel: its outer loop has length {count}, and a task is {grain} or more"
 
 
@@ -91,6 +97,14 @@ def _layout(values: Values, plan: Schedule) -> str:
     reduced = ", ".join(map(str, axes))
     if plan.layout is Layout.ROWS:
         return f"by rows: {_lengths(shape)} reduced along {reduced}, {count} along each row"
+    if plan.staged:
+        names = ", ".join(values.name(n) for n, _ in plan.staged)
+        return (
+            f"by short rows: {_lengths(shape)} reduced along {reduced}, vectors across rows, "
+            f"blocks of {names} staged in scratch for many rows"
+        )
+    if plan.layout is Layout.SHORT_ROWS:
+        return f"by short rows: {_lengths(shape)} reduced along {reduced}, vectors across rows"
     if plan.layout is Layout.COLUMNS:
         block = column_block(plan.region.outer[-1])
         blocks = f"{count} down blocks of {block} columns"
@@ -104,11 +118,16 @@ def _layout(values: Values, plan: Schedule) -> str:
         across, along = plan.tile
         return (
             f"tiled map over {_lengths(shape)}: blocks of axes {across} and {along}, vectors along "
-            f"{along}, since memory is read along both"
+            f"{along}, since memory is read along both{_turned(values, plan)}"
         )
     if plan.is_flat or len(shape) < 2:
         return f"flat map over {_lengths(shape)}: vectors along all of memory"
     return f"map over {_lengths(shape)}: vectors along the last axis"
+
+
+def _turned(values: Values, plan: Schedule) -> str:
+    names = ", ".join(values.name(n) for n, _ in plan.staged)
+    return f"; blocks of {names} are transposed in scratch" if names else ""
 
 
 def _lengths(shape: Sequence[object]) -> str:

@@ -10,13 +10,13 @@ from stax.inspect.kernels import fused_entry, own_entry, shared_out
 from stax.inspect.values import Values, lines_of, where
 from stax.lowering.block_step import BlockStep
 from stax.lowering.blocks import blocks_of
+from stax.lowering.gemm import Laid
 from stax.lowering.host import HostStep
 from stax.lowering.lane_step import LaneStep
 from stax.lowering.lanes import counted_of, ending_of, lanes_of
 from stax.lowering.lapack import LapackStep
 from stax.lowering.library import GemmStep
 from stax.lowering.loops import ControlStep
-from stax.lowering.own import gemm, stored_operands
 from stax.lowering.paired import library_op
 from stax.lowering.program import KernelStep, Program, Step
 from stax.lowering.selecting import SelectStep
@@ -65,7 +65,7 @@ class Steps:
     # --- libraries ---
 
     def _product(self, step: GemmStep) -> Entry:
-        found, operands = gemm(step.node), stored_operands(step.node)
+        found, operands = step.product.gemm, [step.product.first, step.product.second]
         batch = f"{found.batch} times " if found.batch > 1 else ""
         sizes = f"{batch}[{found.m}, {found.k}] by [{found.k}, {found.n}]"
         flags = (found.transpose_a, found.transpose_b)
@@ -73,6 +73,8 @@ class Steps:
         facts = [where(step.node), self.values.traffic(operands, [step.node])]
         if turned:
             facts.append(f"reads {' and '.join(turned)} transposed where it lies, not copied")
+        if isinstance(step.node.op, Laid):
+            facts.append(f"writes axes in the order {step.node.op.order}, a transpose not copied")
         return _entry(f"matrix product by BLAS, {sizes}", facts)
 
     def _library(self, step: SortStep | LapackStep) -> Entry:

@@ -93,9 +93,9 @@ class Values:
 
     def _moved(self, node: Node, region: Region) -> Node | None:
         """Return the value of which a stored one only has elements, in other places, if it does."""
-        if isinstance(node.op, Copy):
+        if self._is_returned(node):
             return self.fusion.view_of(node.inputs[0])
-        pending, source = [node], None
+        pending, source = [node.inputs[0] if isinstance(node.op, Copy) else node], None
         while pending:
             x = pending.pop()
             if isinstance(x.op, Input) or self.fusion.in_memory(x, region):
@@ -107,9 +107,13 @@ class Values:
                 return None
         return source
 
+    def _is_returned(self, node: Node) -> bool:
+        """Say whether a value is a copy since it is returned, not one that is read faster."""
+        return isinstance(node.op, Copy) and node in self.fusion.graph.outputs
+
     def _copy(self, node: Node, source: Node) -> str:
         why = self.fusion.stored[node]
-        if isinstance(node.op, Copy):
+        if self._is_returned(node):
             is_number = isinstance(source.op, Constant)
             what = "an input" if isinstance(self.fusion.root_of(source).op, Input) else ""
             why = f"{'a constant' if is_number else what or 'a value'} is returned"

@@ -53,11 +53,16 @@ def matched(types: Sequence[ArrayType], given: Sequence[ArrayType]) -> dict[str,
 
 
 def _match(extent: Dimension, length: Dimension, values: dict[str, Dimension]) -> None:
-    """Add the value of a symbol, if `extent` is one that has another length."""
-    if isinstance(extent, Extent) and len(extent.terms) == 1:
-        (names, factor), same = extent.terms[0], isinstance(length, Extent)
-        if len(names) == 1 and factor == 1 and not (same and length.terms == extent.terms):  # type: ignore[union-attr]
-            values.setdefault(names[0], length)
+    """Add the value of a symbol, if `extent` is a multiple of it plus a number, of other length."""
+    if not isinstance(extent, Extent):
+        return
+    if isinstance(length, Extent) and length.terms == extent.terms:
+        return
+    (names, factor), *rest = extent.terms
+    if len(names) == 1 and (not rest or rest[0][0] == ()):
+        left = length - rest[0][1] if rest else length
+        if factor == 1 or (isinstance(left, int) and left % factor == 0):
+            values.setdefault(names[0], left if factor == 1 else left // factor)
 
 
 def renewed(graph: Graph, taken: Iterable[str]) -> Graph:

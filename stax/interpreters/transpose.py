@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stax.graph import Graph, Node, Project
+from stax.graph import Graph, Node, Project, live
 from stax.interpreters.interpret import attributed, inline, interpret
 from stax.interpreters.masks import Masked, add_masked, apply_mask, matters, pull_mask
 from stax.op import Linear
@@ -233,12 +233,28 @@ def _transpose(
         ends = [_instantiated(ct, x.type, w, c or m, m) for ct, x, w, c, m in rows]
         values = [ct.value for ct in ends if ct is not None]
         found = [ct.mask for ct in ends if ct is not None and ct.mask is not None]
-        result = trace.finish([*values, *found])
+        result = _without_effects_of(trace, [x.node for x in linear], [*values, *found])
     return Transposed(
         verified(result, "transpose"),
         [ct is not None for ct in ends],
         [ct is not None and ct.mask is not None for ct in ends],
     )
+
+
+def _without_effects_of(trace: Trace, inputs: Sequence[Node], outputs: Sequence[Any]) -> Graph:
+    """Return the graph of a trace without what depends on `inputs`, of which a transpose has none.
+
+    Nothing reads it any more, and what is there for an effect does not happen.
+    """
+    nodes = trace.builder.nodes
+    unread = dependents(nodes, inputs)
+    if not any(n in unread and n.op.effect is not None for n in nodes):
+        return trace.finish(outputs)
+    ends = list(map(trace.node, outputs))
+    kept = live([n for n in nodes if n not in unread], ends)
+    whole = Graph(trace.function, trace.inputs, kept, ends)
+    with Trace(trace.function, "transpose") as renewed:  # ordered effects are chained anew
+        return renewed.finish(inline(whole, [renewed.input(x.type, x.label) for x in whole.inputs]))
 
 
 def _without_waits(graph: Graph, flags: Sequence[bool]) -> Graph:

@@ -299,18 +299,17 @@ def fori_loop(
     """Return `init_val` after `body_fun(i, value)` for each integer i from `lower` up to `upper`.
 
     With bounds that are known it is a `scan`, else a `while_loop`; both have a reverse mode, and
-    `checkpoint_every`.  `unroll` is accepted and changes nothing.
+    `checkpoint_every`.  `unroll` is that of `scan`.
 
     Raises DTypeError if a bound is not an integer.
     """
+    _check_unroll("fori_loop", 1 if unroll is None else unroll)
     for bound in (lower, upper):
         if not is_integer(type_of(bound).dtype) or type_of(bound).shape:
             raise DTypeError(
                 f"fori_loop: bounds are scalar integers, got {type_of(bound)}.",
                 advice="Convert them with int or astype.",
             )
-    (dtype, _), weak = promote(type_of(lower), type_of(upper)), type_of(lower).weak
-    start = _typed(lower, ArrayType(dtype, (), weak))
     if not any(isinstance(bound, Proxy | Extent) for bound in (lower, upper)):
         first, last = int(lower), int(upper)
 
@@ -319,11 +318,13 @@ def fori_loop(
             return (i + 1, body_fun(i, value)), None
 
         n = max(0, last - first)
+        # A number that is known counts as Python's, as in JAX.
         (_, result), _ = scan(
-            step, (start, init_val), None, length=n, checkpoint_every=checkpoint_every
+            step, (first, init_val), None, length=n, checkpoint_every=checkpoint_every
         )
         return result
-    end = _typed(upper, ArrayType(dtype, (), weak))
+    (dtype, _), weak = promote(type_of(lower), type_of(upper)), type_of(lower).weak
+    start, end = (_typed(x, ArrayType(dtype, (), weak)) for x in (lower, upper))
     return while_loop(
         lambda carry: carry[0] < end,
         lambda carry: (carry[0] + 1, body_fun(*carry)),
@@ -347,13 +348,15 @@ def scan(
 
     Returns the last carry and the results stacked along a leading axis, in the order of `xs`, also
     with `reverse`, which goes from the last element to the first.  `length` is needed if `xs` is
-    empty.  `unroll` is accepted and changes nothing.  With `checkpoint_every` reverse mode keeps
-    the carry once in so many steps or a few less, and takes the steps between again.
+    empty.  `unroll`, True or a number of steps, changes nothing.  With `checkpoint_every` reverse
+    mode keeps the carry once in so many steps or a few less, and takes the steps between again.
 
     Raises ArgumentError if the carry changes its tree or types, ShapeError if lengths differ,
-    ArgumentValueError, or ArgumentError, if `length` or `checkpoint_every` is no number of steps.
+    ArgumentValueError, or ArgumentError, if `length`, `unroll` or `checkpoint_every` is no number
+    of steps.
     """
     check_callable("scan", f)
+    _check_unroll("scan", unroll)
     elements = flatten_arguments("scan", (xs,), {})
     steps = _length(elements.types, length)
     every = _steps("scan", "checkpoint_every", checkpoint_every, 1)
@@ -369,6 +372,11 @@ def scan(
     )
     last, ys = traced.out_tree.unflatten(found)
     return last, ys
+
+
+def _check_unroll(loop: str, unroll: Any) -> None:
+    """Raise unless `unroll` is one that JAX takes: a bool, or a number of steps."""
+    whole_number(f"{loop}: unroll", unroll, 0, "The compiler chooses: leave it out.")
 
 
 def _scan_checkpointed(
@@ -420,11 +428,13 @@ def _without_rest(length: int, every: int) -> int:
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """Return `f` of each element along the leading axis of `xs`, one after the other, stacked.
 
-    With `batch_size`, that many elements at a time, by vmap.
+    With `batch_size`, that many elements at a time, by vmap; 0 counts as none.
 
-    Raises ShapeError if the leading axes differ.
+    Raises ShapeError if the leading axes differ, ArgumentValueError, or ArgumentError, if
+    `batch_size` is no number of elements.
     """
-    if batch_size is None:
+    batch_size = _steps("map", "batch_size", batch_size, 0)
+    if not batch_size:
         return scan(lambda _, x: ((), f(x)), (), xs)[1]
     leaves = tree.tree_leaves(xs)
     length = _length([type_of(x) for x in leaves], None)

@@ -58,7 +58,14 @@ def qdwh(
     limit = 10 if max_iterations is None else max_iterations
     eps = float(snp.finfo(x.dtype).eps) if eps is None else eps
     bound = snp.sqrt(snp.linalg.norm(x, 1)) * snp.sqrt(snp.linalg.norm(x, math.inf))
-    u = x / snp.where(bound == 0, 1, bound).astype(x.dtype)
+    steps, u, moves = _iterated(x / snp.where(bound == 0, 1, bound).astype(x.dtype), eps, limit)
+    u = 1.5 * u - 0.5 * matmul(u, matmul(adjoint(u), u))
+    h = matmul(adjoint(u), x)
+    return u, (h + adjoint(h)) / 2, steps, ~moves
+
+
+def _iterated(u: Any, eps: float, limit: int) -> tuple[Any, Any, Any]:
+    """Return the number of steps from `u` on, where they end, and whether the last still moved."""
     tolerance = (5 * eps) ** (1 / 3)
     done, moves = 0, snp.array(True)
     for a, b, c in _weights(eps, limit):
@@ -76,10 +83,7 @@ def qdwh(
         after = _by_cholesky(u, *_HALLEY)
         return k + 1, after, snp.linalg.norm(after - u) > tolerance
 
-    steps, u, moves = while_loop(is_moving, step, (done, u, moves))
-    u = 1.5 * u - 0.5 * matmul(u, matmul(adjoint(u), u))
-    h = matmul(adjoint(u), x)
-    return u, (h + adjoint(h)) / 2, steps, ~moves
+    return while_loop(is_moving, step, (done, u, moves))
 
 
 def _weights(eps: float, limit: int) -> Iterator[tuple[float, float, float]]:

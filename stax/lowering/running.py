@@ -18,7 +18,7 @@ from stax.lowering.build import BuiltKernel
 from stax.lowering.element import length_of, static_size, symbol_var, symbols_of
 from stax.lowering.schedule import column_block
 from stax.operators.reduce import Cumulative
-from stax.types import accumulator, is_bool
+from stax.types import is_bool
 
 # Rows that a task takes side by side: enough to hide the latency of an addition.
 ROWS = 8
@@ -47,7 +47,7 @@ class _Running:
         self.symbols = tuple(map(symbol_var, symbols_of(shape)))
         self.reverse = op.reverse
         self.combine = _BOOL_OPS.get(op.combine, op.combine) if is_bool(dtype) else op.combine
-        self.wide = accumulator(dtype)
+        self.wide = op.wide(dtype)
         extents = tuple(map(length_of, (self.outer, self.length, self.inner)))
         self.source = ir.Buffer(labels[source], dtype, extents)
         self.result = ir.Buffer(labels[node], dtype, extents)

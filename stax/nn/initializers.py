@@ -173,17 +173,17 @@ def _complex_uniform(key: Any, shape: Any, dtype: Any) -> Any:
     """Return numbers uniform in the disk whose points have a mean square of 1."""
     first, second = random.split(key)
     radius = sqrt(2 * random.uniform(first, shape, types.real_part(dtype)))
-    return _turned(radius, second, dtype)
+    return _turned(radius, second)
 
 
 def _complex_truncated(key: Any, shape: Any, dtype: Any) -> Any:
     """Return complex normal numbers within 2 of 0."""
     first, second = random.split(key)
     kept = (1 - math.exp(-4)) * random.uniform(first, shape, types.real_part(dtype))
-    return _turned(sqrt(neg(log(1 - kept))), second, dtype)
+    return _turned(sqrt(neg(log(1 - kept))), second)
 
 
-def _turned(radius: Any, key: Any, dtype: Any) -> Any:
+def _turned(radius: Any, key: Any) -> Any:
     """Return complex numbers of a radius and a random angle."""
     angle = 2 * math.pi * random.uniform(key, radius.shape, radius.dtype)
     return complex_(radius * cos(angle), radius * sin(angle))

@@ -60,6 +60,10 @@ def _transform(
     ends = list(range(x.ndim - len(chosen), x.ndim))
     x = moveaxis(x, chosen, ends)
     lengths = _lengths(name, x.shape[ends[0] :], kind, s)
+    if 0 in lengths:
+        dtype = _operand(name, x, FftType.IRFFT).dtype
+        dtype = types.real_part(dtype) if kind is FftType.IRFFT else dtype
+        return moveaxis(full((*x.shape[: ends[0]], *lengths), 0, dtype), ends, chosen)
     taken = [*lengths[:-1], lengths[-1] // 2 + 1] if kind is FftType.IRFFT else lengths
     x = transforms.fft(_resized(x, taken), kind, lengths)
     factor = _factor(name, math.prod(lengths), kind, norm)
@@ -86,11 +90,14 @@ def _axes(name: str, x: Any, s: Lengths, axes: Sequence[int] | None) -> list[int
 
 
 def _lengths(name: str, shape: Sequence[Any], kind: FftType, s: Lengths) -> list[int]:
-    """Return the lengths of the transform; the last one of IRFFT is that of the result."""
+    """Return the lengths of the transform; the last one of IRFFT is that of the result.
+
+    Axes that are empty stay so, as in JAX, but not where half of one is taken: that is one element.
+    """
     found = [static_int(name, "a length", n) for n in (shape if s is None else s)]
     if s is None and kind is FftType.IRFFT:
-        found[-1] = 2 * (found[-1] - 1)
-    if any(n < 1 for n in found):
+        found[-1] = max(0, 2 * (found[-1] - 1))
+    if any(n < 1 for n in found) and (s is not None or kind is FftType.RFFT):
         raise ArgumentValueError(
             f"{name}: lengths {tuple(found)} are not all at least 1.",
             advice="There is no transform of no points.",

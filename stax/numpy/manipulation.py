@@ -13,7 +13,7 @@ import numpy as np
 
 from stax import types
 from stax.errors import ArgumentValueError, UnsupportedError
-from stax.extent import product
+from stax.extent import SMALLEST, Extent, product
 from stax.numpy.arguments import Axis, array, arrays, axes_list, static_int
 from stax.numpy.taking import take
 from stax.operators import reshape as shapes
@@ -245,11 +245,15 @@ def _roll(a: Any, shift: Any, axis: int) -> Any:
     length = a.shape[axis]
     if isinstance(length, int) and length == 0:
         return a
-    if is_array(shift):
+    known = None if is_array(shift) else static_int("roll", "shift", shift)
+    if known is None or (isinstance(length, Extent) and abs(known) > SMALLEST):
         places = subtract(iota(types.int_dtype(), (length,)), shift)
         return take(a, remainder(places, length), axis=axis, mode="clip")
-    cut = (-static_int("roll", "shift", shift)) % length
-    if cut == 0:
+    if isinstance(length, Extent):
+        cut = length - known if known > 0 else -known
+    else:
+        cut = -known % length
+    if isinstance(cut, int) and cut == 0:
         return a
     return concatenate([sliced(a, cut, length, axis), sliced(a, 0, cut, axis)], axis)
 

@@ -16,6 +16,7 @@ from stax.numpy.arguments import array
 from stax.numpy.elementwise import where as choose
 from stax.numpy.taking import take
 from stax.operators import elementwise as ops, sort as sorts
+from stax.operators.arithmetic import greater
 from stax.operators.elementwise import convert, like, select
 from stax.operators.reshape import reshape, rev
 from stax.operators.shape import broadcast_in_dim
@@ -98,9 +99,9 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
 
 
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
-    """Return places that partition `a` at `kth`: those that sort it."""
+    """Return places that partition `a` at `kth`, those that sort it; as int32, as in JAX."""
     _check_kth("argpartition", a, kth, axis)
-    return argsort(a, axis)
+    return convert(argsort(a, axis), types.int32)
 
 
 def _check_kth(name: str, a: Any, kth: int, axis: int) -> None:
@@ -118,7 +119,8 @@ def searchsorted(
 ) -> Any:
     """Return where each element of `v` would be inserted into the sorted vector `a`.
 
-    "left" is before equal elements, "right" after them; NaN comes last.  `method` names JAX's ways
+    "left" is before equal elements, "right" after them; NaN comes last, and complex numbers are
+    ordered by real, then by imaginary parts.  `method` names JAX's ways
     to search and changes nothing: this is a binary search, unrolled.
     """
     if side not in ("left", "right"):
@@ -132,9 +134,12 @@ def searchsorted(
     a = a if sorter is None else take(a, sorter)
     dtype = types.promote(types.ArrayType(a.dtype, ()), types.ArrayType(v.dtype, ()))[0]
     a, v = convert(a, dtype), convert(v, dtype)
-    low = broadcast_in_dim(convert(array("searchsorted", 0), types.int32), v.shape, ())
-    high = like(low, a.shape[0])
-    for _ in range(math.ceil(math.log2(a.shape[0] + 1))):
+    n = a.shape[0]
+    low, high = (
+        broadcast_in_dim(convert(array("searchsorted", end), types.int32), v.shape, ())
+        for end in (0, n)
+    )
+    for _ in range(math.ceil(math.log2(n + 1)) if isinstance(n, int) else _ROUNDS):
         middle = ops.shift_right_logical(ops.add(low, high), like(low, 1))
         element = take(a, middle, mode="clip")
         further = ops.and_(_before(element, v, side), ops.lt(low, high))
@@ -143,8 +148,17 @@ def searchsorted(
     return low
 
 
+# Halves any array whose length is not known to one element.
+_ROUNDS = 31
+
+
 def _before(element: Any, v: Any, side: str) -> Any:
     """Return whether the place of `v` comes after `element`."""
+    if types.is_complex(element.dtype):
+        a, b = ops.real(element), ops.real(v)
+        same = ops.and_(_before(a, b, "right"), _before(b, a, "right"))
+        by_imag = _before(ops.imag(element), ops.imag(v), side)
+        return ops.or_(_before(a, b, "left"), ops.and_(same, by_imag))
     first = ops.lt(element, v) if side == "left" else ops.le(element, v)
     if not types.is_float(element.dtype):
         return first
@@ -167,7 +181,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: Any = None) -> A
     side = "left" if right else "right"
     if bins.shape[0] < 2:
         return searchsorted(bins, x, side)
-    falling = ops.gt(take(bins, np.int32(0)), take(bins, np.int32(bins.shape[0] - 1)))
+    falling = greater(take(bins, np.int32(0)), take(bins, np.int32(bins.shape[0] - 1)))
     other = searchsorted(rev(bins, 0), x, side)
     down = ops.sub(like(other, bins.shape[0]), other)
     return choose(falling, down, searchsorted(bins, x, side))

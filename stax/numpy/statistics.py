@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from stax import types
-from stax.errors import ArgumentValueError, ShapeError, UnsupportedError
+from stax.errors import ArgumentValueError, DTypeError, ShapeError, UnsupportedError
 from stax.numpy import reductions
 from stax.numpy.arguments import (
     Axis,
@@ -27,7 +27,7 @@ from stax.numpy.elementwise import isnan, where as choose
 from stax.numpy.joining import concatenate
 from stax.numpy.linear import dot
 from stax.numpy.manipulation import sliced
-from stax.numpy.sorting import searchsorted
+from stax.numpy.sorting import argsort, searchsorted
 from stax.numpy.taking import diagonal, take
 from stax.operators import elementwise as ops
 from stax.operators.arithmetic import (
@@ -38,6 +38,7 @@ from stax.operators.arithmetic import (
     multiply,
     not_equal,
     power,
+    remainder,
     subtract,
 )
 from stax.operators.elementwise import convert, like
@@ -249,20 +250,49 @@ def cov(
     aweights: Any = None,
     dtype: Any = None,
 ) -> Any:
-    """Return the covariance matrix of variables in rows (in columns unless `rowvar`)."""
-    if fweights is not None or aweights is not None:
-        raise UnsupportedError(
-            "cov: weights are not supported.", advice="Scale the rows, or repeat observations."
-        )
+    """Return the covariance matrix of variables in rows (in columns unless `rowvar`).
+
+    `fweights` say how often each observation was made, `aweights` how much it counts; both vectors
+    are taken as positive.  With a sum of weights w the divisor is w - ddof * sum(w * aweights) / w.
+    Raises ArgumentValueError for weights of other shapes, DTypeError for broken numbers of times.
+    """
     rows = _variables(m, rowvar)
     if y is not None:
         rows = concatenate([rows, _variables(y, rowvar)], 0)
-    centred = subtract(rows, reductions.mean(rows, 1, keepdims=True))
     less = ddof if ddof is not None else 0 if bias else 1
-    product = dot(centred, transpose(conj(centred)))
-    result = divide(product, max(0, rows.shape[1] - less))
+    if fweights is None and aweights is None:
+        centred = subtract(rows, reductions.mean(rows, 1, keepdims=True))
+        weighted, divisor = centred, max(0, rows.shape[1] - less)
+    else:
+        times = _weights("fweights", fweights, rows)
+        counts = _weights("aweights", aweights, rows)
+        w = multiply(times, counts)
+        total = reductions.sum(w)
+        centre = divide(reductions.sum(multiply(rows, w), 1, keepdims=True), total)
+        centred = subtract(rows, centre)
+        weighted = multiply(centred, w)
+        doubled = reductions.sum(multiply(w, counts))
+        divisor = subtract(total, multiply(divide(doubled, total), less))
+    result = divide(dot(centred, transpose(conj(weighted))), divisor)
     result = result if rows.shape[0] > 1 else reshape(result, ())
     return result if dtype is None else convert(result, types.check_dtype(dtype))
+
+
+def _weights(name: str, given: Any, rows: Any) -> Any:
+    """Return the weights of the observations as numbers of a dtype like theirs; ones if None."""
+    if given is None:
+        return full(rows.shape[1:], 1, real(rows).dtype)
+    w = array("cov", given)
+    if w.shape != rows.shape[1:]:
+        raise ArgumentValueError(
+            f"cov: {name} of type {w.type} for {rows.shape[1]} observations.",
+            advice="Give one weight for each observation.",
+        )
+    if name == "fweights" and not types.is_integer(w.dtype):
+        raise DTypeError(
+            f"cov: fweights are numbers of times, not {w.type}.", advice="Use aweights."
+        )
+    return ops.abs_(convert(w, types.inexact_dtype(w.dtype)))
 
 
 def _variables(x: Any, rowvar: bool) -> Any:
@@ -357,21 +387,35 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 def interp(
     x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:
-    """Return the piecewise linear function through the points `(xp, fp)` at each element of `x`."""
-    if period is not None:
-        raise UnsupportedError(
-            "interp: period is not supported.", advice="Take x modulo the period, and wrap xp."
+    """Return the piecewise linear function through the points `(xp, fp)` at each element of `x`.
+
+    Outside of the points it has the values `left` and `right`, by default those at the ends, or
+    goes on as a line where one is "extrapolate".  With a `period`, `x` and `xp` count modulo it and
+    nothing is outside.  Values may be complex; raises DTypeError for complex places.
+    """
+    x, xp = promoted("interp", [inexact("interp", x), inexact("interp", xp)])
+    fp = inexact("interp", fp)
+    if types.is_complex(x.dtype):
+        raise DTypeError(
+            "interp: complex numbers have no order.", advice="Take real parts of x and xp."
         )
-    x, xp, fp = (inexact("interp", v) for v in (x, xp, fp))
-    x, xp, fp = promoted("interp", [x, xp, fp])
+    for given in (left, right):
+        if isinstance(given, str) and given != "extrapolate":
+            raise ArgumentValueError(
+                f"interp: left and right are numbers or 'extrapolate', not {given!r}."
+            )
     if xp.ndim != 1 or fp.ndim != 1 or xp.shape != fp.shape:
         raise ArgumentValueError(
             f"interp: {xp.type} and {fp.type} are not vectors of one length.",
             advice="Give one value in fp for each point in xp.",
         )
+    if period is not None:
+        x, xp, fp = _wrapped(x, xp, fp, period)
+        left = right = "extrapolate"
     last = xp.shape[0] - 1
     after = searchsorted(xp, x, "right")
-    after = ops.minimum(ops.maximum(after, like(after, 1)), like(after, max(last, 1)))
+    most = broadcast_to(convert(array("interp", max(last, 1)), types.int32), after.shape)
+    after = ops.minimum(ops.maximum(after, like(after, 1)), most)
     low, high = take(xp, ops.sub(after, like(after, 1)), mode="clip"), take(xp, after, mode="clip")
     below, above = (
         take(fp, ops.sub(after, like(after, 1)), mode="clip"),
@@ -381,10 +425,32 @@ def interp(
     flat = ops.eq(width, like(width, 0))
     slope = divide(subtract(above, below), choose(flat, 1, width))
     result = choose(flat, below, add(below, multiply(subtract(x, low), slope)))
-    first, final = take(xp, full((), 0, types.int32)), take(xp, full((), last, types.int32))
-    left = take(fp, full((), 0, types.int32)) if left is None else left
-    right = take(fp, full((), last, types.int32)) if right is None else right
-    return choose(x < first, left, choose(x > final, right, result))
+    first, final = (reshape(sliced(xp, i, i + 1, 0), ()) for i in (0, last))
+    if not isinstance(right, str):
+        right = reshape(sliced(fp, last, last + 1, 0), ()) if right is None else right
+        result = choose(x > final, right, result)
+    if not isinstance(left, str):
+        left = reshape(sliced(fp, 0, 1, 0), ()) if left is None else left
+        result = choose(x < first, left, result)
+    return result
+
+
+def _wrapped(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
+    """Return places within one period, and sorted points with one more at either end."""
+    period = array("interp", period)
+    if period.ndim:
+        raise ArgumentValueError(f"interp: the period is a number, not {period.type}.")
+    period = ops.abs_(convert(period, x.dtype))
+    x, xp = remainder(x, period), remainder(xp, period)
+    order = argsort(xp)
+    xp, fp = take(xp, order), take(fp, order)
+    n = xp.shape[0]
+    before, beyond = subtract(sliced(xp, n - 1, n, 0), period), add(sliced(xp, 0, 1, 0), period)
+    return (
+        x,
+        concatenate([before, xp, beyond]),
+        concatenate([sliced(fp, n - 1, n, 0), fp, sliced(fp, 0, 1, 0)]),
+    )
 
 
 # --- counting ---
@@ -418,7 +484,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     """
     a = reshape(inexact("histogram", a), (-1,))
     if not is_index(bins):
-        return inexact("histogram", bins)
+        return convert(array("histogram", bins), a.dtype)
     bins = static_int("histogram", "bins", bins)
     if range is None:
         empty = not a.shape[0]
@@ -433,15 +499,19 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None
 ) -> tuple[Any, Any]:
-    """Return how many elements of `a` (or what weight) each bin holds, and the bins' edges."""
+    """Return how many elements of `a` (or what weight) each bin holds, and the bins' edges.
+
+    Edges have the dtype of `a`, made a floating one.
+    """
     edges = histogram_bin_edges(a, bins, range, weights)
     a = reshape(inexact("histogram", a), (-1,))
     units = like(a, 1) if weights is None else reshape(array("histogram", weights), (-1,))
     count = edges.shape[0] - 1
-    place = ops.sub(searchsorted(edges, a, "right"), full(a.shape, 1, types.int_dtype()))
+    after = searchsorted(edges, a, "right")
+    place = ops.sub(after, like(after, 1))
     last = take(edges, full((), count, types.int32))
     # The last bin includes its upper edge.
-    place = choose(ops.eq(a, broadcast_to(last, a.shape)), count - 1, place)
+    place = choose(equal(a, last), count - 1, place)
     inside = choose(ops.lt(place, like(place, 0)), count, place)
     counts = bincount(inside, units, length=count)
     if density:
@@ -450,7 +520,11 @@ def histogram(
 
 
 def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Any:
-    """Return the derivative along each axis by central differences, one-sided at the ends."""
+    """Return the derivative along each axis by central differences, one-sided at the ends.
+
+    Spacings are one for all axes or one for each: a number, or the coordinates of the elements, for
+    which the inner differences are those of the parabola through three of them.
+    """
     if edge_order is not None:
         raise UnsupportedError(
             "gradient: edge_order is not supported.", advice="Leave it out for first order."
@@ -470,9 +544,11 @@ def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = 
 
 def _slopes(f: Any, step: Any, axis: int) -> Any:
     n = f.shape[axis]
-    if array("gradient", step).ndim:
-        raise UnsupportedError(
-            "gradient: coordinates are not supported as spacings.", advice="Spacings are numbers."
+    step = array("gradient", step)
+    if step.ndim and step.shape != (n,):
+        raise ArgumentValueError(
+            f"gradient: a spacing is a number or {n} coordinates, not {step.type}.",
+            advice="Give a number, or a coordinate for each element along the axis.",
         )
     if n < 2:
         raise ArgumentValueError(
@@ -481,8 +557,26 @@ def _slopes(f: Any, step: Any, axis: int) -> Any:
         )
     first = subtract(sliced(f, 1, 2, axis), sliced(f, 0, 1, axis))
     last = subtract(sliced(f, n - 1, n, axis), sliced(f, n - 2, n - 1, axis))
+    if step.ndim:
+        shape = [n if i == axis else 1 for i in range(f.ndim)]
+        widths = diff(reshape(step, shape), axis=axis)
+        first = divide(first, sliced(widths, 0, 1, axis))
+        last = divide(last, sliced(widths, n - 2, n - 1, axis))
+        before, after = sliced(widths, 0, n - 2, axis), sliced(widths, 1, n - 1, axis)
+        inner = _of_parabolas(f, before, after, axis)
+        return concatenate([first, inner, last] if n > 2 else [first, last], axis)
     inner = multiply(subtract(sliced(f, 2, n, axis), sliced(f, 0, n - 2, axis)), 0.5)
     return divide(concatenate([first, inner, last] if n > 2 else [first, last], axis), step)
+
+
+def _of_parabolas(f: Any, before: Any, after: Any, axis: int) -> Any:
+    """Return the slopes at inner elements, `before` and `after` being the distances there."""
+    n, both = f.shape[axis], add(before, after)
+    low, here, high = (sliced(f, i, n - 2 + i, axis) for i in range(3))
+    a = divide(multiply(after, -1), multiply(before, both))
+    b = divide(subtract(after, before), multiply(before, after))
+    c = divide(before, multiply(after, both))
+    return add(add(multiply(a, low), multiply(b, here)), multiply(c, high))
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:

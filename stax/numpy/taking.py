@@ -12,6 +12,7 @@ import numpy as np
 
 from stax import types
 from stax.errors import ArgumentValueError, DTypeError, ShapeError, UnsupportedError
+from stax.extent import Extent
 from stax.numpy.arguments import array, refuse_out
 from stax.operators import elementwise as ops
 from stax.operators.arithmetic import remainder
@@ -20,7 +21,7 @@ from stax.operators.elementwise import convert, like, select
 from stax.operators.index import GatherDimensionNumbers, gather
 from stax.operators.reduce import reduce_sum
 from stax.operators.reshape import expand_dims, move_axis, reshape
-from stax.operators.shape import broadcast_to, iota, pad, slice_
+from stax.operators.shape import broadcast_in_dim, broadcast_to, iota, pad, slice_
 from stax.trace import full
 from stax.types import Shape, canonical_axis, check_dtype
 
@@ -160,6 +161,10 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     zeros = [0] * len(rest)
     ends = [*rest, start_row + length, start_column + length]
     square = slice_(a, [*zeros, start_row, start_column], ends)
+    if isinstance(length, Extent):  # steps of a length that is not known are no slice
+        numbers = iota(types.int32, (length,), 0)
+        places = broadcast_in_dim(numbers, (*rest, length, 1), (len(rest),))
+        return reshape(take_along_axis(square, places, -1), (*rest, length))
     flat = reshape(square, (*rest, length * length))
     return slice_(flat, [*zeros, 0], flat.shape, [*(1 for _ in rest), length + 1])
 

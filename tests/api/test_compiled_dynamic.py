@@ -1,5 +1,6 @@
 """jit with open lengths: one variant for all of them, by `dynamic`."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -114,3 +115,46 @@ def test_lengths_of_what_is_not_there() -> None:
     with pytest.raises(ArgumentValueError, match="axis 3 of x, which is f32"):
         stax.jit(f, dynamic={"x": {3: "n"}})(X)
     assert stax.jit(f, dynamic={"arg1": {0: "n"}})(X, X).shape == (3,)
+
+
+@pytest.mark.parametrize("transform", [stax.vjp, stax.linearize])
+def test_linear_maps_leave_the_program_with_the_lengths_of_the_call(transform: Any) -> None:
+    functions = [lambda x: snp.sin(x) * 2, lambda x: x[:-1] * 2, lambda x: (x * x).sum()]
+    for f in functions:
+        jitted = stax.jit(lambda x, f=f: transform(f, x), dynamic={"x": {0: "n"}})
+        for n in (3, 5):
+            x = np.linspace(0, 1, n, dtype=np.float32)
+            y, apply = jitted(x)
+            given = y if transform is stax.vjp else x
+            _, wanted = transform(f, x)
+            for found in (apply(given), stax.jit(lambda g, v: g(v))(apply, given)):
+                stax.tree.map(np.testing.assert_allclose, found, wanted(given))
+    with pytest.raises(TypeError, match=r"f32\[5\].*f32\[7\]"):
+        stax.jit(lambda x: transform(snp.sin, x), dynamic={"x": {0: "n"}})(x)[1](np.ones(7))
+
+
+LENGTHS: dict[str, Callable[[Any], Any]] = {
+    "with floats": lambda x: x.shape[0] * 0.5 - 2.5 + (x.shape[0] - 1.5) * x.sum(),
+    "divided": lambda x: (1 / x.shape[0], x.shape[0] / 4, x.shape[0] // 2.5, x.shape[0] % 2.5),
+    "powers": lambda x: (x.shape[0] ** 2 + x, x.shape[0] ** 0.5, 2.0 ** x.shape[0]),
+    "with arrays": lambda x: (x.shape[0] * x, np.float32(2) - x.shape[0] * np.ones(2, np.float32)),
+    "compared": lambda x: x if x.shape[0] >= 1.5 and not x.shape[0] < 2.0 else x[0],
+    "quantile": lambda x: (snp.median(x), snp.quantile(x, 0.3)),
+    "roll": lambda x: (snp.roll(x, 1), snp.roll(x, -2), snp.roll(x, 7)),
+    "search": lambda x: (snp.searchsorted(x, 0.3), snp.interp(x * x, x, x**3)),
+    "diagonal": lambda x: (snp.trace(x[:, None] * x), snp.diag(x[:, None] + x)),
+    "pairs": lambda x: snp.stack([x, snp.cos(x)], 1).T @ snp.stack([x, x], 1),
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_what_is_made_of_an_open_length(name: str) -> None:
+    f = LENGTHS[name]
+    jitted = stax.jit(lambda x: f(x), dynamic={"x": {0: "n"}})
+    for n in (3, 6):
+        x = np.linspace(0, 1, n, dtype=np.float32)
+        ours, wanted = (tuple(stax.tree.leaves(y)) for y in (jitted(x), stax.jit(f)(x)))
+        for a, b in zip(ours, wanted, strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            np.testing.assert_allclose(a, b, rtol=2e-6, atol=1e-6)
+    assert len(jitted.variants()) == 1

@@ -23,7 +23,8 @@ def test_transposes_of_linear_functions() -> None:
     np.testing.assert_array_equal(transposed(stax)[0], transposed(jax)[0])
     back = stax.linear_transpose(lambda x: snp.sin(2.0) * x, X)
     assert stax.jit(lambda f, ct: f(ct))(back, X)[0].shape == (3,)
-    for f in (lambda x: x * x, snp.sin, lambda x: snp.float32(1.0)):
+    affine = (lambda x: x + 1, lambda x: x - x + 1, lambda x: snp.ones(3).at[1].set(x))
+    for f in (*affine, lambda x: x * x, snp.sin, lambda x: snp.float32(1.0)):
         with pytest.raises(NotImplementedError, match="is not linear"):
             stax.linear_transpose(f, 1.0)
     with pytest.raises(TypeError, match="mixes floats and integers"):
@@ -52,6 +53,17 @@ def test_a_loop_that_adds_a_value_is_not_linear() -> None:
         stax.linear_transpose(
             lambda x: stax.lax.scan(lambda c, a: (c + a, c), 1.0, x)[0], snp.ones(3)
         )
+
+
+def test_arrays_of_zeros_are_known_where_they_are_closed_over() -> None:
+    def pulled(lib: Any, start: Any) -> Any:
+        sums = lambda x: lib.lax.scan(lambda c, a: (c + 2 * a, None), start, x)[0]  # noqa: E731
+        return lib.linear_transpose(sums, lib.numpy.ones((4, 3)))(lib.numpy.arange(3.0))[0]
+
+    for start in (np.zeros(3, np.float32), snp.zeros(3)):
+        np.testing.assert_array_equal(pulled(stax, start), pulled(jax, np.asarray(start)))
+    with pytest.raises(errors.MissingRule, match="add joins"):
+        pulled(stax, snp.ones(3))
 
 
 def test_a_result_that_is_zero_is_linear() -> None:

@@ -27,6 +27,9 @@ def test_where_arrays_are(lib: Any) -> None:
     assert x.to_device(device).shape == (2, 3)
     assert not x.weak_type and x.aval.shape == (2, 3) == lib.typeof(x).shape
     assert lib.local_devices() == lib.devices("cpu")
+    assert (lib.process_count(), lib.process_index(), lib.process_indices()) == (1, 0, [0])
+    assert isinstance(x, lib.typing.ArrayLike) and not isinstance([1.0], lib.typing.ArrayLike)
+    assert isinstance(lib.jit(abs).lower(x).compile(), lib.stages.Compiled)
     with lib.default_device(device):
         assert lib.numpy.ones(2).devices() == {device}
 
@@ -74,3 +77,15 @@ def test_live_arrays() -> None:
     assert any(y is x for y in stax.live_arrays())
     x.delete()
     assert not any(y is x for y in stax.live_arrays("cpu"))
+
+
+def test_where_arrays_are_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    found: list[Any] = []
+    stax.jit(lambda x: stax.debug.inspect_array_sharding(x, callback=found.append))(X)
+    stax.debug.inspect_array_sharding({"a": snp.ones(2), "b": 1.0}, callback=found.append)
+    assert [sharding.num_devices for sharding in found] == [1, 1, 1]
+    for x in (snp.ones(3), snp.ones((2, 3))):
+        stax.debug.visualize_array_sharding(x, use_color=False)
+        assert "CPU 0" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="vector or a matrix"):
+        stax.debug.visualize_array_sharding(snp.ones((1, 2, 3)))

@@ -1,5 +1,6 @@
 """cond, switch, while_loop, fori_loop, scan and map: every transform of them, against JAX."""
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -121,7 +122,7 @@ def run(kind: str, J: Any, L: Any, N: Any, program: Program, args: tuple[Any, ..
     """Apply one nesting of transforms."""
     f = lambda *a: program(J, L, N, *a)  # noqa: E731
     total = lambda *a: N.sum(N.sin(f(*a)))  # noqa: E731
-    many = tuple(np.stack([a, a * np.float32(0.5), a * np.float32(1.5)]) for a in args)
+    many = tuple(N.stack([a, a * np.float32(0.5), a * np.float32(1.5)]) for a in args)
     every = tuple(range(len(args)))
     match kind:
         case "eager":
@@ -145,8 +146,26 @@ def run(kind: str, J: Any, L: Any, N: Any, program: Program, args: tuple[Any, ..
     return J.jit(J.hessian(total))(*args)
 
 
-def check(kind: str, program: Program, args: tuple[Any, ...]) -> None:
-    theirs = jax.tree.leaves(run(kind, jax, jax.lax, jnp, program, args))
+@functools.cache
+def of_jax(name: str) -> dict[str, Any]:
+    """Return what JAX makes of a program by every nesting, from one compilation."""
+    program, args = (PROGRAMS | LOOPS)[name]
+    kinds = {plain(kind) for kind in (FORWARD if name in LOOPS else FORWARD + REVERSE)}
+
+    def every(*args: Any) -> dict[str, Any]:
+        return {kind: run(kind, jax, jax.lax, jnp, program, args) for kind in kinds}
+
+    return jax.jit(every)(*args)
+
+
+def plain(kind: str) -> str:
+    """Return the nesting without its jit, which changes no value of JAX's."""
+    return "eager" if kind == "jit" else kind.removeprefix("jit of ")
+
+
+def check(kind: str, name: str) -> None:
+    theirs = jax.tree.leaves(of_jax(name)[plain(kind)])
+    program, args = (PROGRAMS | LOOPS)[name]
     ours = stax.tree_util.tree_leaves(run(kind, stax, lax, snp, program, args))
     for a, b in zip(ours, theirs, strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
@@ -154,17 +173,17 @@ def check(kind: str, program: Program, args: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("kind", [*FORWARD, *REVERSE])
+@pytest.mark.parametrize("kind", FORWARD + REVERSE)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_like_jax(name: str, kind: str) -> None:
-    check(kind, *PROGRAMS[name])
+    check(kind, name)
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", FORWARD)
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops_of_unknown_length(name: str, kind: str) -> None:
-    check(kind, *LOOPS[name])
+    check(kind, name)
 
 
 def test_masked_branches_have_no_nan() -> None:
@@ -210,12 +229,14 @@ def test_the_carry_of_a_weak_number_takes_the_type_of_a_step() -> None:
     assert float(lax.fori_loop(0, 4, lambda i, c: c + i, 0.5)) == 6.5
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_interrupts_reach_a_native_loop() -> None:
     forever = stax.jit(
         lambda x: lax.while_loop(lambda c: c[0] > -1.0, lambda c: (c[0] * 1.0, c[1] + 1), (x, 0))
     )
     import _thread
 
+    assert forever(-2.0)[1] == 0  # compiled before
     timer = threading.Timer(0.5, _thread.interrupt_main)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
@@ -385,7 +406,10 @@ def test_types_of_counters_and_carries() -> None:
             L.while_loop(lambda c: c < 3, lambda c: c + 1.0, 0),
             L.scan(lambda c, x: (c * 1.5, None), 1, N.arange(3))[0],
             *L.scan(lambda c, x: (c + x, c), 0, N.arange(4)),
+            *L.scan(lambda c, x: (c + x, c), 0, N.arange(0)),  # no step, and its types all the same
+            *L.scan(lambda c, x: (c * 2.0, c), 1.0, None, length=0),
             L.fori_loop(0, N.int32(3), lambda i, c: c + i, 0),
+            L.fori_loop(np.int8(0), np.int8(3), lambda i, c: c + i, 0),
         ]
 
     types = [
@@ -410,6 +434,9 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
     "scan: checkpoint_every": lambda n: lax.scan(
         lambda c, x: (c, x), 1.0, None, length=2, checkpoint_every=n
     ),
+    "scan: unroll": lambda n: lax.scan(lambda c, x: (c, x), 1.0, None, length=2, unroll=n),
+    "fori_loop: unroll": lambda n: lax.fori_loop(0, 2, lambda i, c: c, 1.0, unroll=n),
+    "map: batch_size": lambda n: lax.map(lambda x: x, X, batch_size=n),
     "while_loop: max_steps": lambda n: _loop(max_steps=n),
     "while_loop: checkpoint_every": lambda n: _loop(checkpoint_every=n),
     "vmap: chunk": lambda n: stax.vmap(snp.sin, chunk=n)(X),

@@ -105,3 +105,22 @@ def test_what_is_linear_is_transposed(name: str) -> None:
 def test_what_vjp_makes_is_linear(name: str) -> None:
     f = PULLED[name]
     np.testing.assert_allclose(pushed(pulled(f)), 2 * stax.grad(f)(0.7), rtol=1e-5)
+
+
+@pytest.mark.parametrize("loop", [False, True])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_effects_of_backward_rules_have_no_place_in_forward_mode(
+    loop: bool, ordered: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def step(c: Any) -> Any:
+        stax.debug.print("ct {}", c, ordered=ordered)
+        return c * 3
+
+    def rule(c: Any) -> Any:
+        stax.debug.print("rule", ordered=ordered)
+        return lax.fori_loop(0, 1, lambda _, k: step(k), c) if loop else step(c)
+
+    for transform in (lambda f: f, stax.jit):
+        np.testing.assert_allclose(transform(lambda t: pushed(rule, 1.0, t))(2.0), 6.0)
+    stax.effects_barrier()
+    assert capsys.readouterr().out == ""

@@ -54,7 +54,7 @@ def sorted_inside(x: Any) -> Any:
 
 def matrices(x: Any) -> Any:
     w = snp.full((3, 3), 0.1)
-    return lax.scan(lambda c, a: (snp.tanh(c @ w) + a, c.sum(0)), x[:, None] + snp.ones((1, 3)), x)
+    return lax.scan(lambda c, a: (snp.tanh(c @ w) + a, c.mean(0)), x[:, None] + snp.ones((1, 3)), x)
 
 
 def branches(x: Any) -> Any:
@@ -120,15 +120,18 @@ def test_mapped_loops() -> None:
     check(stax.grad(total(f)), 1e-4)
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_interrupts_reach_a_loop_over_open_lengths() -> None:
     step = lambda c: (snp.sin(c[0]), c[1])  # noqa: E731
     forever = stax.jit(
-        lambda x: lax.while_loop(lambda c: c[1] > 0, step, (x, 1.0))[0], dynamic=OPEN
+        lambda x, go: lax.while_loop(lambda c: c[1] > 0, step, (x, go))[0],
+        dynamic=OPEN,
     )
+    forever(np.ones(5, np.float32), 0.0)  # ends at once; it is compiled now
     timer = threading.Timer(0.5, _thread.interrupt_main)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        forever(np.ones(5, np.float32))
+        forever(np.ones(5, np.float32), 1.0)
     timer.join()
 
 

@@ -460,6 +460,7 @@ def test_memory_is_given_back() -> None:
     assert after["held"] == before["held"]
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_memory_is_given_back_after_an_interrupt() -> None:
     step = lambda c: (c[0] + c[1], c[1])  # noqa: E731
     endless = stax.jit(stax.grad(lambda x: lax.while_loop(lambda c: c[1] > 0, step, (x, x))[0]))

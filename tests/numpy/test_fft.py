@@ -110,8 +110,9 @@ def test_frequencies_and_shifts(n: int) -> None:
 def test_errors() -> None:
     with pytest.raises(DTypeError, match="real numbers"):
         snp.fft.rfft(COMPLEX)
-    with pytest.raises(ArgumentValueError, match="at least 1"):
-        snp.fft.fft(np.ones((2, 0)))
+    for call in (lambda: snp.fft.rfft(np.ones((2, 0))), lambda: snp.fft.fft(np.ones((2, 3)), 0)):
+        with pytest.raises(ArgumentValueError, match="at least 1"):
+            call()
     with pytest.raises(ArgumentValueError, match="differ in number"):
         snp.fft.fftn(REAL, (2,), (0, 1))
     with pytest.raises(ArgumentValueError, match="repeat"):
@@ -122,6 +123,13 @@ def test_errors() -> None:
         stax.lax.fft(COMPLEX, stax.lax.FftType.FFT, (4,))
     with pytest.raises(ArgumentValueError, match="no kind"):
         stax.lax.fft(COMPLEX, "DCT", (5,))
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "irfft", "hfft", "fft2", "ifftn"])
+def test_empty_axes_stay_empty(name: str) -> None:
+    for norm in (None, "ortho"):
+        ours, theirs = (getattr(np_.fft, name)(np.ones((3, 0)), norm=norm) for np_ in (snp, jnp))
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
 
 
 def test_lax_takes_kinds_by_name() -> None:

@@ -38,6 +38,29 @@ def test_searchsorted(a: list[float], v: list[float], side: str) -> None:
     np.testing.assert_array_equal(snp.searchsorted(x, y, side), np.searchsorted(x, y, side))
 
 
+COMPLEX = np.array([1 + 2j, complex(np.nan, 1), 0, 1 - 1j, complex(1, np.nan), 3], np.complex64)
+
+
+@pytest.mark.parametrize("transform", ["eager", "jit"])
+def test_places_among_complex_numbers(transform: str) -> None:
+    calls = {
+        "searchsorted": lambda np_, side: np_.searchsorted(np_.sort(COMPLEX), COMPLEX, side),
+        "digitize": lambda np_, side: np_.digitize(
+            COMPLEX[2:4], np.float32([0, 1]), side == "left"
+        ),
+        "sort": lambda np_, side: np_.sort(COMPLEX, descending=side == "left"),
+        "interp": lambda np_, side: np_.interp(
+            np.float32([-1, 0.5, 9]), np.arange(3), COMPLEX[2:5]
+        ),
+        "histogram": lambda np_, side: np_.histogram(COMPLEX[2:4], np.float32([0, 1, 2])),
+    }
+    for call in calls.values():
+        for side in ("left", "right"):
+            wrap = stax.jit if transform == "jit" else lambda f: f
+            ours = wrap(lambda side=side, call=call: call(snp, side))()
+            assert_like_jax(ours, call(jnp, side))
+
+
 @pytest.mark.parametrize("axis", [None, 0, -1])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "float32", "bfloat16", "bool"])
 def test_sort_over_axes(axis: int | None, dtype: str) -> None:

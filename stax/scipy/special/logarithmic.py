@@ -17,7 +17,7 @@ from stax.operators.arithmetic import divide, multiply, promote_operands
 from stax.operators.elementwise import like, select
 from stax.operators.gradient import stop_gradient
 from stax.operators.reshape import squeeze
-from stax.types import canonical_axes
+from stax.types import canonical_axes, is_complex
 
 
 def expit(x: Any) -> Any:
@@ -28,7 +28,9 @@ def expit(x: Any) -> Any:
 def logit(x: Any) -> Any:
     """Return log(x / (1 - x)), the inverse of the logistic function."""
     x = inexact("logit", x)
-    return ops.log(ops.div(x, ops.sub(like(x, 1), x)))
+    if is_complex(x.dtype):
+        return ops.log(ops.div(x, ops.sub(like(x, 1), x)))
+    return ops.sub(ops.log(x), ops.log1p(ops.neg(x)))
 
 
 def xlogy(x: Any, y: Any) -> Any:
