@@ -14,8 +14,11 @@ import numpy as np
 import stax.numpy as snp
 from stax.config import config
 from stax.types import check_dtype
-from tests.fuzz_families import FAMILIES, LENGTHS
+from tests.fuzz_families import FAMILIES as NARROW, LENGTHS
 from tests.fuzz_values import Maker, Value
+from tests.fuzz_wide import WIDE
+
+FAMILIES = (*NARROW, *WIDE)
 
 OTHERS = ("float16", "bfloat16", "int32", "int8", "uint8", "int16", "float64", "int64")
 LARGE = (257, 300, 511, 777, 1025, 2049)
