@@ -21,6 +21,7 @@ from stax.compare import command, digits, measure, report
 from stax.compare.jax_side import JaxSide, count_equations, count_instructions
 from stax.compare.programs import PROGRAMS, Program
 from stax.compare.stax_side import StaxSide, count_nodes
+from stax.config import config
 
 QUICK = ["newton_step", "digits"]
 
@@ -302,7 +303,8 @@ def test_seconds(value: float, text: str) -> None:
 
 
 def test_the_environment_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STAX_CACHE_DIR", "mine")
-    before = dict(os.environ)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu,mine")
+    before, settings = dict(os.environ), dict(config._defaults)
     assert main(["compare", "--only", "newton_step", "--seconds", "0.01"]) == 0
     assert dict(os.environ) == before
+    assert config._defaults == settings

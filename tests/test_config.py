@@ -8,7 +8,7 @@ import pytest
 
 import stax
 import stax.numpy as snp
-from stax.config import config
+from stax.config import CHECKS, choice, config, flag, integer
 
 
 @pytest.fixture(autouse=True)
@@ -150,3 +150,21 @@ def test_update_after_the_native_entry_was_used() -> None:
     finally:
         config.update("enable_x64", False)
     assert f(x).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("read", "wrong", "default"),
+    [
+        (flag, "maybe", False),
+        (lambda name: choice(name, CHECKS), "everything", "none"),
+        (lambda name: integer(name, 1), "1e9", 1),
+    ],
+)
+def test_what_environment_variables_cannot_be(
+    read: Any, wrong: str, default: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAX_SETTING", wrong)
+    with pytest.raises(ValueError, match=f"STAX_SETTING cannot be '{wrong}'"):
+        read("STAX_SETTING")
+    monkeypatch.setenv("STAX_SETTING", "")
+    assert read("STAX_SETTING") == default  # as if it were not set

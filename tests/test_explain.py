@@ -58,7 +58,7 @@ def test_what_is_fused_by_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert has(kernel.facts, r"keeps exp in scratch for a later pass e = snp")
     assert has(kernel.facts, r"reads x f32\[64,128\]: 32.8 kB; writes t_a \(result 0\) .* 32.8 kB")
     assert has(kernel.facts, r"stores t_a \(result 0\), div: a result")
-    assert has(kernel.facts, "parallel: its outer loop has length 64, and a task is")
+    assert has(kernel.facts, "one thread: .* length 64, .*, and 4 tasks are worth handing out")
     assert found.copies == () and "copies:\n    none" in str(found)
     assert found.memory == ("peak of 65.5 kB: arguments 32.8 kB, results 32.8 kB, arena 0 B",)
 
@@ -90,8 +90,9 @@ def test_small_work_is_done_by_one_thread() -> None:
 
 
 def two_kernels(x):
-    total = snp.exp(x).sum(0)
-    return total, snp.sin(x).sum(1)[:, None] * total
+    wave = snp.sin(x)
+    total = (snp.exp(x) + wave).sum(0)
+    return total, wave.sum(1)[:, None] * total
 
 
 def test_why_a_value_is_stored_and_a_kernel_stands_apart() -> None:
@@ -204,7 +205,16 @@ def test_convolutions_are_products_with_patches() -> None:
     images = np.ones((2, 3, 16, 16), np.float32)
     found = explained(convolve, images, np.ones((8, 3, 3, 3), np.float32))
     assert has(found.before, r"convolution of .*: a product with patches return lax\.conv")
-    assert has(found.copies, r"patches of x, .* return lax\.conv_general_dilated")
+    assert has(found.copies, r"copy of x, .*: patches reads it .* return lax\.conv_general_dilated")
+    channels_last = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+
+    def convolve_as_it_lies(x, w):
+        return lax.conv_general_dilated(x, w, (1, 1), "SAME", **channels_last)
+
+    kernel = np.ones((3, 3, 3, 8), np.float32)
+    as_it_lies = explained(convolve_as_it_lies, np.ones((2, 16, 16, 3), np.float32), kernel)
+    assert has(as_it_lies.copies, r"patches of x, .* return lax\.conv_general_dilated")
+    assert not has(as_it_lies.copies, r"copy of x")
     assert entry(found, "matrix product by BLAS, [512, 27] by [27, 8]")
 
 

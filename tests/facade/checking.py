@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -135,7 +134,7 @@ def _evaluate_theirs(
     """Return JAX's values and slopes, from one compilation; None if there are no slopes."""
     if slopes and any(_is_inexact(k) for k in kinds):
         try:
-            both = _jax_jit(
+            both = jax.jit(
                 lambda arrays: (
                     bound.run(jax, theirs, arrays),
                     _pull(jax, jnp.asarray, bound, theirs, kinds, arrays),
@@ -144,33 +143,7 @@ def _evaluate_theirs(
             return both(bound.arrays)
         except (NotImplementedError, TypeError, ValueError, AttributeError):
             pass  # JAX has no derivative
-    return _jax_jit(lambda arrays: bound.run(jax, theirs, arrays))(bound.arrays), None
-
-
-# Most of the time goes into JAX's compilation, which so takes half as long.
-FAST = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-    "xla_cpu_use_fusion_emitters": False,
-}
-
-
-@functools.cache
-def _options() -> dict[str, Any]:
-    """Return those of the options that this JAX knows; they come and go with its versions."""
-    known = {}
-    for name, value in FAST.items():
-        try:
-            jax.jit(lambda x: x, compiler_options={name: value})(0)
-        except Exception as error:
-            assert "No such compile option" in str(error)
-        else:
-            known[name] = value
-    return known
-
-
-def _jax_jit(function: Callable[..., Any]) -> Callable[..., Any]:
-    return jax.jit(function, compiler_options=_options())
+    return jax.jit(lambda arrays: bound.run(jax, theirs, arrays))(bound.arrays), None
 
 
 def _is_inexact(kind: Any) -> bool:

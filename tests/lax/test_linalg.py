@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stax
-from stax.errors import ArgumentValueError, MissingRule, ShapeError, UnsupportedError
+from stax.errors import ArgumentValueError, DTypeError, MissingRule, ShapeError, UnsupportedError
 
 RNG = np.random.default_rng(3)
 
@@ -109,6 +109,8 @@ def test_errors() -> None:
     linalg = stax.lax.linalg
     with pytest.raises(ShapeError, match="as many columns"):
         linalg.triangular_solve(FACTOR, LONG)
+    with pytest.raises(DTypeError, match="must have one dtype"):
+        linalg.triangular_solve(FACTOR.astype(np.complex64), LONG, left_side=True)
     with pytest.raises(ShapeError, match="do not fit"):
         linalg.tridiagonal_solve(V[:, :2], V, V, LONG)
     with pytest.raises(ShapeError, match="leading axes"):

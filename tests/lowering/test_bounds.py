@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 import stax
 import stax.numpy as snp
-from stax.config import CHECKS, _choice
+from stax.config import CHECKS, choice
 from stax.errors import ArgumentValueError, InternalError
 from stax.lowering import loop_ir as ir
 from stax.lowering.bounds import Site, checked_kernel
@@ -200,10 +200,10 @@ def test_masks_decide_what_counts() -> None:
 def test_the_environment_variable(monkeypatch: Any) -> None:
     for value, meant in (("bounds", "bounds"), ("", "none"), ("none", "none")):
         monkeypatch.setenv("STAX_CHECK", value)
-        assert _choice("STAX_CHECK", CHECKS) == meant
+        assert choice("STAX_CHECK", CHECKS) == meant
     monkeypatch.setenv("STAX_CHECK", "everything")
     with pytest.raises(ArgumentValueError, match="STAX_CHECK cannot be 'everything'"):
-        _choice("STAX_CHECK", CHECKS)
+        choice("STAX_CHECK", CHECKS)
 
 
 def test_the_setting() -> None:

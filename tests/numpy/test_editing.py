@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import stax
 import stax.numpy as snp
 from stax.errors import UnsupportedError
 from tests.like_jax import assert_like_jax
@@ -100,9 +101,12 @@ def test_apply_along_and_over_axes() -> None:
 )
 def test_histogram(options: dict[str, Any]) -> None:
     x = np.array([0.0, 0.5, 1.0, 1.0, 2.0, 3.0], np.float32)
-    ours, theirs = snp.histogram(x, **options), np.histogram(x, **options)
-    for a, b in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6)
+    theirs = np.histogram(x, **options)
+    for wide in (False, True):
+        with stax.enable_x64(wide):
+            ours = snp.histogram(x, **options)
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
 def test_gradient_by_differences() -> None:
@@ -147,8 +151,6 @@ def test_negative_indices_of_narrow_types() -> None:
     ("call", "message"),
     [
         (lambda: snp.gradient(np.arange(4.0), edge_order=2), "gradient: edge_order"),
-        (lambda: snp.interp(1.0, np.arange(3.0), np.arange(3.0), period=2), "interp: period"),
-        (lambda: snp.cov(np.ones((2, 3)), fweights=np.ones(3)), "cov: weights"),
         (lambda: snp.array([1, 2], order="F"), "array: order 'F'"),
         (lambda: snp.asarray([1, 2], order="F"), "asarray: order 'F'"),
         (lambda: snp.pad(np.ones(3), 1, mode="fold"), "pad: mode 'fold'"),

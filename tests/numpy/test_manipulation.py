@@ -94,7 +94,13 @@ TAKING: list[tuple[Any, ...]] = [
     ("trapezoid", (V,)),
     ("trapezoid", (M, np.array([0.0, 1.0, 3.0, 4.0], np.float32))), ("ediff1d", (V,)),
     ("interp", (np.float32([0.5, 1.5, -1, 9]), np.float32([0, 1, 2]), V)),
+    ("interp", (np.float32([0.5, -1, 9]), np.float32([2, 0, 1]), V), {"period": 2.5}),
+    ("interp", (np.float32([0.5, 9]), np.float32([0, 1, 2]), V), {"left": 1, "right": 2}),
     ("bincount", (np.array([0, 2, 2, 5]),), {"length": 7}), ("cov", (M,)),
+    ("cov", (M,), {"fweights": np.array([1, 3, 0, 2]), "aweights": np.float32([1, 0.5, 2, 1])}),
+    ("cov", (M,), {"aweights": np.float32([1, 0.5, 2, 1]), "ddof": 0}),
+    ("gradient", (M * M, np.float32([0, 1, 3, 4]), ), {"axis": 1}),
+    ("gradient", (M[:, :2], 2, np.float32([0, 3]))),
     ("corrcoef", (M * M % 7,)),
 ]  # fmt: skip
 

@@ -53,7 +53,7 @@ def assert_near(ours: Any, theirs: Any, ulps: float) -> None:
 
 def compared(f: Callable[[Any], Function], *args: np.ndarray, ulps: float = 32) -> None:
     """Check a function of a library, eager and compiled, against JAX."""
-    theirs = f(jax)(*map(jnp.asarray, args))
+    theirs = jax.jit(f(jax))(*args)
     ours = f(stax)
     for function in (ours, stax.jit(ours)):
         assert_near(function(*map(asarray, args)), theirs, ulps)
@@ -329,11 +329,18 @@ def test_accuracy_at_all_magnitudes(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_powers_of_zero(dtype: str) -> None:
-    zero, exponents = np.zeros(4, dtype), np.array([0, 2, 0.5, -1], dtype)
+    zero, exponents = np.zeros(5, dtype), np.array([0, 2, 0.5, 1 + 2j, -1], dtype)
     for function in (stax.lax.pow, stax.jit(stax.lax.pow)):
         found = np.asarray(function(asarray(zero), asarray(exponents)))
-        np.testing.assert_array_equal(found[:3], [1, 0, 0])
-        assert np.isnan(found[3])
+        np.testing.assert_array_equal(found[:4], [1, 0, 0, 0])
+        assert np.isnan(found[4])
+
+
+def test_real_powers_of_infinity_have_an_angle() -> None:
+    base = np.array([complex(np.inf, 0), complex(np.inf, 1), complex(0, np.inf)], np.complex64)
+    found = np.asarray(stax.jit(lambda z: stax.lax.pow(z, stax.numpy.full_like(z, 0.5)))(base))
+    np.testing.assert_array_equal(found.real, np.inf)
+    np.testing.assert_array_equal(found.imag, [0, 0, np.inf])
 
 
 def test_numpy_has_the_same_functions() -> None:

@@ -60,15 +60,15 @@ def test_minima_in_double_precision(name: str) -> None:
 
 
 def test_like_jax_where_it_converges() -> None:
-    start = np.ones(2, np.float32)
-    ours = minimize(himmelblau(snp), start, method="BFGS")
     search: Any = jax.scipy.optimize.minimize
-    theirs = jax.jit(lambda x: search(himmelblau(jnp), x, method="BFGS"))(start)
+    with stax.enable_x64(), jax.enable_x64(True):
+        ours = minimize(himmelblau(snp), np.ones(2), method="BFGS")
+        theirs = jax.jit(lambda x: search(himmelblau(jnp), x, method="BFGS"))(np.ones(2))
     assert OptimizeResults._fields == type(theirs)._fields
     for a, b in zip(ours, theirs, strict=True):
         assert np.shape(a) == np.shape(b)
-    np.testing.assert_allclose(ours.x, theirs.x, atol=1e-4)
-    np.testing.assert_allclose(ours.hess_inv, theirs.hess_inv, atol=5e-3)
+    np.testing.assert_allclose(ours.x, theirs.x, atol=1e-7)
+    np.testing.assert_allclose(ours.hess_inv, theirs.hess_inv, atol=1e-4)
 
 
 def test_many_at_once_with_arguments() -> None:

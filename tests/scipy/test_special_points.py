@@ -50,6 +50,7 @@ POINTS: list[tuple[str, Sequence[float], Any]] = [
     ("boxcox1p", (1.0, 0.0), np.log(2)), ("log_ndtr", (-INF,), -INF), ("log_ndtr", (-1e4,), -5e7),
     ("log_ndtr", (INF,), -0.0), ("owens_t", (0.0, 1.0), 0.125), ("owens_t", (INF, 1.0), 0.0),
     ("hyp1f1", (0.0, 2.0, 3.0), 1.0), ("hyp2f1", (1.0, 2.0, 3.0, 0.0), 1.0),
+    ("logit", (0.0,), -INF), ("logit", (1.0,), INF), ("logit", (-0.1,), NAN),
     ("gammasgn", (NAN,), NAN), ("betaln", (NAN, 1.0), NAN), ("bessel_jn", (0.0,), [1.0, 0, 0, 0]),
 ]  # fmt: skip
 
@@ -177,3 +178,9 @@ def test_slopes_of_the_incomplete_gamma_function(wide: bool) -> None:
             found = wrap(stax.lax.igamma_grad_a)(*given)
             # The density itself loses digits where it is small.
             np.testing.assert_allclose(found, slope, rtol=10 * tolerance)
+
+
+def test_slopes_of_logit_at_its_ends() -> None:
+    """As in JAX, whose rule is 1 / (x * (1 - x)), outside of the interval too."""
+    slopes = stax.vmap(stax.grad(special.logit))(np.float32([0, 1, 0.5, 2]))
+    np.testing.assert_array_equal(slopes, np.float32([INF, INF, 4, -0.5]))
