@@ -62,3 +62,41 @@ def continued_fraction(lib: Any, count: int = 1000, terms: int = 150) -> Workloa
         return value.sum()
 
     return lib.value_and_grad(fraction), (uniform(0.1, 1.0, count),)
+
+
+@benchmark("a training step of many small parameters", small={"layers": 2, "width": 3},
+           odd={"layers": 7, "width": 5}, tolerance=1e-4)  # fmt: skip
+def many_states(lib: Any, layers: int = 8, width: int = 4) -> Workload:
+    """Nested dictionaries of parameters and of two moments of each, as an optimizer keeps them."""
+    tree_map = lib.tree_util.tree_map
+
+    def loss(parameters: Any, x: Any) -> Any:
+        for name in sorted(parameters):
+            x = lib.numpy.tanh(x @ parameters[name]["weight"] + parameters[name]["shift"])
+        return (x * x).mean()
+
+    def step(state: Any, x: Any) -> Any:
+        value, gradient = lib.value_and_grad(loss)(state["parameters"], x)
+        first = tree_map(lambda m, g: 0.9 * m + 0.1 * g, state["first"], gradient)
+        second = tree_map(lambda v, g: 0.99 * v + 0.01 * g * g, state["second"], gradient)
+        parameters = tree_map(
+            lambda p, m, v: p - 0.01 * m / (lib.numpy.sqrt(v) + 1e-3),
+            state["parameters"], first, second,
+        )  # fmt: skip
+        return {"parameters": parameters, "first": first, "second": second}, value
+
+    def layer(seed: int) -> dict[str, np.ndarray]:
+        return {"weight": normal(width, width, seed=seed), "shift": normal(width, seed=seed + 50)}
+
+    parameters = {f"layer{index}": layer(index) for index in range(layers)}
+    zeros = {name: {k: 0 * v for k, v in node.items()} for name, node in parameters.items()}
+    state = {"parameters": parameters, "first": zeros, "second": zeros}
+    return step, (state, normal(4, width, seed=99))
+
+
+@benchmark("forty results of one array", small={"count": 3}, odd={"count": 5})
+def many_results(lib: Any, count: int = 4) -> Workload:
+    def multiples(x: Any) -> Any:
+        return [x * number for number in range(40)]
+
+    return multiples, (normal(count),)

@@ -119,3 +119,34 @@ def passing_rows(lib: Any, rows: int = 4096, columns: int = 256) -> Workload:
         return good.sum(), (x * good[:, None]).sum(0)
 
     return passing, (uniform(0.0, 1.5, rows, columns),)
+
+
+@benchmark("forces between bodies", small={"bodies": 9}, odd={"bodies": 301})
+def forces(lib: Any, bodies: int = 300) -> Workload:
+    np_ = lib.numpy
+
+    def on_each(x: Any) -> Any:
+        apart = x[None] - x[:, None]
+        squared = (apart**2).sum(-1) + 0.01
+        return (apart * (squared**-1.5)[..., None]).sum(1), np_.sqrt(squared).min(1)
+
+    return on_each, (normal(bodies, 3),)
+
+
+@benchmark("a few classes, gradient", small={"rows": 40}, odd={"rows": 49_999})
+def few_classes(lib: Any, rows: int = 50_000) -> Workload:
+    def loss(scores: Any, targets: Any) -> Any:
+        return -(lib.nn.log_softmax(scores, axis=-1) * lib.nn.one_hot(targets, 5)).sum(-1).mean()
+
+    return lib.grad(loss), (normal(rows, 5), integers(0, 5, rows))
+
+
+@benchmark("decaying sums, associative scan", small={"steps": 37}, odd={"steps": 99_999})
+def decaying_sums(lib: Any, steps: int = 100_000) -> Workload:
+    def later(a: Any, b: Any) -> Any:
+        return a[0] * b[0], b[0] * a[1] + b[1]
+
+    def sums(rates: Any, x: Any) -> Any:
+        return lib.lax.associative_scan(later, (lib.nn.sigmoid(rates), x))[1]
+
+    return sums, (normal(steps), normal(steps))
