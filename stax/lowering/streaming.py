@@ -3,7 +3,8 @@
 An ordinary store reads the line of the cache that it writes to, so a result costs its size twice.
 That is wasted where all of a line is written at once and nothing reads it soon: a result of the
 program that no step reads.  It has to be several times what a processor's own cache holds: whoever
-takes a smaller one finds it there, and a program and its reader are slower together.  And where
+takes a smaller one finds it there, and a program and its reader are slower together.  Where rows
+end within a line, that line is written in two parts, so a result has to be larger still.  And where
 arithmetic sets the pace there is nothing to gain.
 """
 
@@ -18,8 +19,9 @@ from stax.lowering import loop_ir as ir
 from stax.lowering.build import BuiltKernel
 from stax.lowering.element import static_size
 
-# Four times the second-level cache of a large processor.
-STREAMED_BYTES = 8 << 20
+# Four times the second-level cache of a large processor; and where rows end within lines.
+STREAMED_BYTES, RAGGED_BYTES = 8 << 20, 32 << 20
+LINE = 64
 # Operations and loads per element, from which on memory does not set the pace.
 MUCH_WORK = 64
 
@@ -37,15 +39,23 @@ def streaming(
         if buffer.name in kernel.outputs
         and buffer.name not in loads | over
         and root_of(node) in unread
-        and _is_large(root_of(node))
+        and _nbytes(root_of(node)) >= (RAGGED_BYTES if _is_ragged(buffer) else STREAMED_BYTES)
     ]
     if not streamed:
         return built
     return replace(built, kernel=replace(kernel, streamed=tuple(streamed)))
 
 
-def _is_large(node: Node) -> bool:
+def _nbytes(node: Node) -> int:
+    """Return the size of a value, 0 where it is not known."""
     shape = node.type.shape
-    if any(isinstance(n, Extent) for n in shape):
+    is_open = any(isinstance(n, Extent) for n in shape)
+    return 0 if is_open else static_size(shape) * int(node.type.dtype.itemsize)
+
+
+def _is_ragged(buffer: ir.Buffer) -> bool:
+    """Say whether a kernel writes rows that end within a line of the cache."""
+    if len(buffer.shape) < 2:
         return False
-    return static_size(shape) * int(node.type.dtype.itemsize) >= STREAMED_BYTES
+    *_, length = buffer.shape
+    return not isinstance(length, int) or length * int(buffer.dtype.itemsize) % LINE != 0

@@ -32,8 +32,10 @@ def streamed(f: Callable[..., Any], *args: Any) -> int:
 def test_values_at_any_alignment(
     name: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "STREAMED_BYTES", 1 << 9)
+    for limit in ("STREAMED_BYTES", "RAGGED_BYTES"):
+        monkeypatch.setattr(streaming, limit, 1 << 9)
     f = PROGRAMS[name]
+    assert streamed(f, stax.ShapeDtypeStruct(shape, np.float32)) > 0
     for dtype in (np.float32, np.float64, np.int8):
         with stax.enable_x64():
             x = (np.random.default_rng(0).standard_normal(shape) * 50).astype(dtype)
@@ -54,6 +56,10 @@ def test_what_is_streamed() -> None:
     assert streamed(lambda x: stax.lax.fori_loop(0, 3, lambda i, y: y * 2 + i, x), large) == 0
     # Arithmetic sets the pace.
     assert streamed(lambda x: snp.sin(snp.exp(snp.tan(snp.log(snp.cos(snp.sinh(x)))))), large) == 0
+    # Rows that end within a line of the cache have to be larger.
+    for length, side, count in ((1504, 1504, 1), (1504, 1501, 0), (4096, 2999, 1)):
+        rows = stax.ShapeDtypeStruct((length, side), np.float32)
+        assert streamed(lambda x: x - x.max(1, keepdims=True), rows) == count
     assert "past the caches" in str(stax.inspect.explain(lambda x: x + 1)(large))
 
 
