@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sysconfig
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -141,6 +142,33 @@ class _ProcessTable(ctypes.Structure):
         ("tuple", ctypes.c_void_p),
         ("none", ctypes.c_void_p),
     )
+
+
+_TABLES: dict[str, type[ctypes.Structure]] = {
+    "Output": OutputTable, "Leaf": LeafTable, "Step": StepTable, "Variant": VariantTable,
+    "Entry": EntryTable, "Process": _ProcessTable,
+}  # fmt: skip
+_KINDS = {ctypes.c_void_p: "ptr", ctypes.c_int64: "i64"}
+
+
+def with_tables(text: str) -> str:
+    """Return LLVM text with the types of the tables, and with `field` written out.
+
+    `%x = field %Table %p, name` is the load of that field of the table at %p.
+    """
+    fields = {
+        table: {name: (i, _KINDS[kind]) for i, (name, kind) in enumerate(structure._fields_)}  # type: ignore[misc]
+        for table, structure in _TABLES.items()
+    }
+
+    def load(found: re.Match[str]) -> str:
+        value, table, pointer, name = found.groups()
+        number, kind = fields[table][name]
+        place = f"getelementptr %{table}, ptr {pointer}, i64 0, i32 {number}"
+        return f"%{value}.field = {place}\n  %{value} = load {kind}, ptr %{value}.field"
+
+    types = (f"%{t} = type {{ {', '.join(k for _, k in f.values())} }}" for t, f in fields.items())
+    return "\n".join((*types, re.sub(r"%(\S+) = field %(\w+) (\S+), (\w+)", load, text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +345,8 @@ class _Native:
     def __init__(self) -> None:
         names = ["stax_process", "stax_call_arrays", "stax_call_ndarrays", "stax_trial"]
         # Functions made from this code may be called until the interpreter ends.
-        text = dispatcher_text.TEXT + dispatcher_leaves.TEXT + dispatcher_trees.TEXT
+        parts = (dispatcher_text.TEXT, dispatcher_leaves.TEXT, dispatcher_trees.TEXT)
+        text = with_tables("".join(parts))
         self.module = compile_module(text, names, optimize=False).keep_forever()
         numpy = _numpy_table()
         table = _ProcessTable.from_address(self.module.address("stax_process"))

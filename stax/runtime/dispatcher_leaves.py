@@ -6,22 +6,17 @@ the use of what was found in it.
 """
 
 TEXT = """
-; type, dtype object of the ndarrays that are taken as they are or null, dims, nd, kind of number
-%Leaf = type { ptr, ptr, ptr, i64, i64 }
-
 declare double @PyFloat_AsDouble(ptr)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
 
 ; Whether kernels can read an ndarray as it is: its dtype, shape and layout are those of the leaf.
 define internal i1 @ndarray_fits(ptr %leaf, ptr %x) {
 entry:
-  %descr.p = getelementptr %Leaf, ptr %leaf, i64 0, i32 1
-  %descr = load ptr, ptr %descr.p
+  %descr = field %Leaf %leaf, descr
   %x.descr.p = getelementptr i8, ptr %x, i64 56
   %x.descr = load ptr, ptr %x.descr.p
   %right.dtype = icmp eq ptr %descr, %x.descr
-  %nd.p = getelementptr %Leaf, ptr %leaf, i64 0, i32 3
-  %nd = load i64, ptr %nd.p
+  %nd = field %Leaf %leaf, nd
   %x.nd.p = getelementptr i8, ptr %x, i64 24
   %x.nd32 = load i32, ptr %x.nd.p
   %x.nd = sext i32 %x.nd32 to i64
@@ -35,8 +30,7 @@ entry:
   %right = and i1 %right.a, %right.layout
   br i1 %right, label %dims, label %no
 dims:
-  %dims.p = getelementptr %Leaf, ptr %leaf, i64 0, i32 2
-  %wanted = load ptr, ptr %dims.p
+  %wanted = field %Leaf %leaf, dims
   %x.dims.p = getelementptr i8, ptr %x, i64 32
   %given = load ptr, ptr %x.dims.p
   br label %dim
@@ -62,14 +56,10 @@ no:
 ; 5 a bool.
 define internal i1 @number_fits(ptr %leaf, ptr %x, ptr %class, ptr %to) {
 entry:
-  %kind.p = getelementptr %Leaf, ptr %leaf, i64 0, i32 4
-  %kind = load i64, ptr %kind.p
-  %float.p = getelementptr %Process, ptr @stax_process, i64 0, i32 5
-  %float = load ptr, ptr %float.p
-  %int.p = getelementptr %Process, ptr @stax_process, i64 0, i32 6
-  %int = load ptr, ptr %int.p
-  %bool.p = getelementptr %Process, ptr @stax_process, i64 0, i32 7
-  %bool = load ptr, ptr %bool.p
+  %kind = field %Leaf %leaf, number
+  %float = field %Process @stax_process, float
+  %int = field %Process @stax_process, int
+  %bool = field %Process @stax_process, bool
   %is.float = icmp eq ptr %class, %float
   %is.int = icmp eq ptr %class, %int
   %is.bool = icmp eq ptr %class, %bool
@@ -116,8 +106,7 @@ int.store:
 truth:
   br i1 %is.bool, label %truth.store, label %no
 truth.store:
-  %true.p = getelementptr %Process, ptr @stax_process, i64 0, i32 8
-  %true = load ptr, ptr %true.p
+  %true = field %Process @stax_process, true
   %d = icmp eq ptr %x, %true
   %d.byte = zext i1 %d to i8
   store i8 %d.byte, ptr %to
@@ -132,18 +121,12 @@ no:
 define internal i1 @accept(ptr %table, ptr %v, ptr %leaves, ptr %values, ptr %inputs,
                            ptr %scratch) {
 entry:
-  %n.p = getelementptr %Variant, ptr %v, i64 0, i32 6
-  %n = load i64, ptr %n.p
-  %wanted.p = getelementptr %Variant, ptr %v, i64 0, i32 2
-  %wanted = load ptr, ptr %wanted.p
-  %class.p = getelementptr %Entry, ptr %table, i64 0, i32 2
-  %class = load ptr, ptr %class.p
-  %type.o.p = getelementptr %Entry, ptr %table, i64 0, i32 3
-  %type.o = load i64, ptr %type.o.p
-  %value.o.p = getelementptr %Entry, ptr %table, i64 0, i32 4
-  %value.o = load i64, ptr %value.o.p
-  %ndarray.p = getelementptr %Process, ptr @stax_process, i64 0, i32 0
-  %ndarray = load ptr, ptr %ndarray.p
+  %n = field %Variant %v, n_leaves
+  %wanted = field %Variant %v, leaves
+  %class = field %Entry %table, array_class
+  %type.o = field %Entry %table, type_offset
+  %value.o = field %Entry %table, value_offset
+  %ndarray = field %Process @stax_process, array_type
   br label %loop
 loop:
   %i = phi i64 [0, %entry], [%next, %array], [%next, %number.set]
@@ -208,16 +191,11 @@ no:
 ; meanwhile.
 define internal i1 @given_once(ptr %table, ptr %v, ptr %leaves, ptr %values) {
 entry:
-  %n.p = getelementptr %Variant, ptr %v, i64 0, i32 6
-  %n = load i64, ptr %n.p
-  %donated.p = getelementptr %Variant, ptr %v, i64 0, i32 21
-  %donated = load ptr, ptr %donated.p
-  %class.p = getelementptr %Entry, ptr %table, i64 0, i32 2
-  %class = load ptr, ptr %class.p
-  %value.o.p = getelementptr %Entry, ptr %table, i64 0, i32 4
-  %value.o = load i64, ptr %value.o.p
-  %none.p = getelementptr %Process, ptr @stax_process, i64 0, i32 10
-  %none = load ptr, ptr %none.p
+  %n = field %Variant %v, n_leaves
+  %donated = field %Variant %v, donated
+  %class = field %Entry %table, array_class
+  %value.o = field %Entry %table, value_offset
+  %none = field %Process @stax_process, none
   %once.p = alloca i1
   store i1 true, ptr %once.p
   br label %turn
@@ -282,16 +260,11 @@ exit:
 ; Deletes the donated arrays, after their last use.
 define internal void @delete_donated(ptr %table, ptr %v, ptr %leaves) {
 entry:
-  %n.p = getelementptr %Variant, ptr %v, i64 0, i32 6
-  %n = load i64, ptr %n.p
-  %donated.p = getelementptr %Variant, ptr %v, i64 0, i32 21
-  %donated = load ptr, ptr %donated.p
-  %class.p = getelementptr %Entry, ptr %table, i64 0, i32 2
-  %class = load ptr, ptr %class.p
-  %value.o.p = getelementptr %Entry, ptr %table, i64 0, i32 4
-  %value.o = load i64, ptr %value.o.p
-  %none.p = getelementptr %Process, ptr @stax_process, i64 0, i32 10
-  %none = load ptr, ptr %none.p
+  %n = field %Variant %v, n_leaves
+  %donated = field %Variant %v, donated
+  %class = field %Entry %table, array_class
+  %value.o = field %Entry %table, value_offset
+  %none = field %Process @stax_process, none
   br label %loop
 loop:
   %i = phi i64 [0, %entry], [%next, %look], [%next, %delete]

@@ -1,25 +1,11 @@
 """The LLVM IR of the native call. See dispatcher.py for what it is for.
 
 Reference counts are changed by Py_IncRef and Py_DecRef, never inline: immortal objects and the
-width of the count differ between versions of Python.
+width of the count differ between versions of Python.  The tables are declared in dispatcher.py, and
+`%x = field %Table %p, name` reads a field of one (see `with_tables` there).
 """
 
 TEXT = """
-; next, program, leaves, outputs, extents, constants,
-; counts of leaves, outputs and constants, arena bytes, flags (1 release the GIL), context,
-; count of positions, count of names and the names, steps of the arguments (none: they are the
-; leaves) and their count, size of the stack they need, the same for the steps of the result,
-; a byte for each leaf: is it donated? (null: none)
-%Variant = type { ptr, ptr, ptr, ptr, ptr, ptr, i64, i64, i64, i64, i64, ptr,
-                  i64, i64, ptr, ptr, i64, i64, ptr, i64, i64, ptr }
-; type, descr, dims, nd, recycled bytes
-%Output = type { ptr, ptr, ptr, i64, i64 }
-; first variant, slow callable, array class, offsets of its type and value, variable of the trace
-%Entry = type { ptr, ptr, ptr, i64, i64, ptr }
-; PyArray_Type, PyArray_NewFromDescr, PyArray_SetBaseObject, allocate, release,
-; float, int, bool, True, tuple, None
-%Process = type { ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr }
-
 @stax_process = global %Process zeroinitializer
 @block_name = internal constant [11 x i8] c"stax.block\\00"
 
@@ -52,8 +38,7 @@ define i32 @stax_trial(ptr %context, ptr %inputs, ptr %outputs, ptr %extents) {
 
 define internal void @give_back(ptr %capsule) {
   %data = call ptr @PyCapsule_GetPointer(ptr %capsule, ptr @block_name)
-  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 4
-  %release = load ptr, ptr %release.p
+  %release = field %Process @stax_process, release
   call void %release(ptr %data)
   ret void
 }
@@ -61,10 +46,8 @@ define internal void @give_back(ptr %capsule) {
 ; An ndarray in recycled memory, which a capsule gives back when it dies. Null with an error set.
 define internal ptr @new_recycled(ptr %output, i64 %bytes) noinline {
 entry:
-  %allocate.p = getelementptr %Process, ptr @stax_process, i64 0, i32 3
-  %allocate = load ptr, ptr %allocate.p
-  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 4
-  %release = load ptr, ptr %release.p
+  %allocate = field %Process @stax_process, allocate
+  %release = field %Process @stax_process, release
   %data = call ptr %allocate(i64 %bytes)
   %failed = icmp eq ptr %data, null
   br i1 %failed, label %no.memory, label %wrap
@@ -87,8 +70,7 @@ drop.capsule:
   call void @Py_DecRef(ptr %capsule)
   ret ptr null
 own:
-  %set.p = getelementptr %Process, ptr @stax_process, i64 0, i32 2
-  %set = load ptr, ptr %set.p
+  %set = field %Process @stax_process, set_base_object
   ; Takes the capsule, also when it fails.
   %r = call i32 %set(ptr %x, ptr %capsule)
   %bad = icmp ne i32 %r, 0
@@ -102,17 +84,12 @@ exit:
 
 ; Over %data if it is not null, over memory of its own otherwise. Null with an error set.
 define internal ptr @new_ndarray(ptr %output, ptr %data, i32 %flags) {
-  %descr.p = getelementptr %Output, ptr %output, i64 0, i32 1
-  %descr = load ptr, ptr %descr.p
-  %dims.p = getelementptr %Output, ptr %output, i64 0, i32 2
-  %dims = load ptr, ptr %dims.p
-  %nd.p = getelementptr %Output, ptr %output, i64 0, i32 3
-  %nd = load i64, ptr %nd.p
+  %descr = field %Output %output, descr
+  %dims = field %Output %output, dims
+  %nd = field %Output %output, nd
   %nd32 = trunc i64 %nd to i32
-  %class.p = getelementptr %Process, ptr @stax_process, i64 0, i32 0
-  %class = load ptr, ptr %class.p
-  %new.p = getelementptr %Process, ptr @stax_process, i64 0, i32 1
-  %new = load ptr, ptr %new.p
+  %class = field %Process @stax_process, array_type
+  %new = field %Process @stax_process, new_from_descr
   ; The constructor takes a reference to the dtype.
   call void @Py_IncRef(ptr %descr)
   %x = call ptr %new(ptr %class, ptr %descr, i32 %nd32, ptr %dims, ptr null, ptr %data, i32 %flags,
@@ -123,8 +100,7 @@ define internal ptr @new_ndarray(ptr %output, ptr %data, i32 %flags) {
 ; A fresh read-only ndarray for a result. Null with an error set.
 define internal ptr @new_result(ptr %output) {
 entry:
-  %bytes.p = getelementptr %Output, ptr %output, i64 0, i32 4
-  %bytes = load i64, ptr %bytes.p
+  %bytes = field %Output %output, recycled_bytes
   %small = icmp eq i64 %bytes, 0
   br i1 %small, label %own, label %recycled
 own:
@@ -168,14 +144,10 @@ exit:
 ; the results are gone. -1 with a Python error set: memory ran out, or the program left an error.
 define internal i32 @execute(ptr %variant, ptr %inputs, ptr %objects) noinline {
 entry:
-  %outputs.p = getelementptr %Variant, ptr %variant, i64 0, i32 3
-  %outputs = load ptr, ptr %outputs.p
-  %n.p = getelementptr %Variant, ptr %variant, i64 0, i32 7
-  %n = load i64, ptr %n.p
-  %arena.p = getelementptr %Variant, ptr %variant, i64 0, i32 9
-  %arena.bytes = load i64, ptr %arena.p
-  %flags.p = getelementptr %Variant, ptr %variant, i64 0, i32 10
-  %flags = load i64, ptr %flags.p
+  %outputs = field %Variant %variant, outputs
+  %n = field %Variant %variant, n_outputs
+  %arena.bytes = field %Variant %variant, arena_bytes
+  %flags = field %Variant %variant, flags
   %slots = add i64 %n, 1
   %pointers = alloca ptr, i64 %slots, align 16
   %any = icmp sgt i64 %n, 0
@@ -206,8 +178,7 @@ arena:
   %stack = alloca i8, i64 %on.stack, align 64
   br i1 %large, label %arena.allocate, label %run
 arena.allocate:
-  %allocate.p = getelementptr %Process, ptr @stax_process, i64 0, i32 3
-  %allocate = load ptr, ptr %allocate.p
+  %allocate = field %Process @stax_process, allocate
   %heap = call ptr %allocate(i64 %arena.bytes)
   %no.arena = icmp eq ptr %heap, null
   br i1 %no.arena, label %no.memory, label %run
@@ -220,12 +191,9 @@ run:
   %arena.data = phi ptr [%stack, %arena], [%heap, %arena.allocate]
   %arena.slot = getelementptr ptr, ptr %pointers, i64 %n
   store ptr %arena.data, ptr %arena.slot
-  %program.p = getelementptr %Variant, ptr %variant, i64 0, i32 1
-  %program = load ptr, ptr %program.p
-  %extents.p = getelementptr %Variant, ptr %variant, i64 0, i32 4
-  %extents = load ptr, ptr %extents.p
-  %context.p = getelementptr %Variant, ptr %variant, i64 0, i32 11
-  %context = load ptr, ptr %context.p
+  %program = field %Variant %variant, program
+  %extents = field %Variant %variant, extents
+  %context = field %Variant %variant, context
   %release.flag = and i64 %flags, 1
   %releases = icmp ne i64 %release.flag, 0
   br i1 %releases, label %without.gil, label %with.gil
@@ -241,8 +209,7 @@ ran:
   %status = phi i32 [%status.a, %with.gil], [%status.b, %without.gil]
   br i1 %large, label %arena.release, label %check
 arena.release:
-  %release.p = getelementptr %Process, ptr @stax_process, i64 0, i32 4
-  %release = load ptr, ptr %release.p
+  %release = field %Process @stax_process, release
   call void %release(ptr %arena.data)
   br label %check
 check:
@@ -258,10 +225,8 @@ exit:
 ; The addresses of the data of the variant's constants.
 define internal void @fill_constants(ptr %variant, ptr %inputs) {
 entry:
-  %n.p = getelementptr %Variant, ptr %variant, i64 0, i32 8
-  %n = load i64, ptr %n.p
-  %constants.p = getelementptr %Variant, ptr %variant, i64 0, i32 5
-  %constants = load ptr, ptr %constants.p
+  %n = field %Variant %variant, n_constants
+  %constants = field %Variant %variant, constants
   br label %loop
 loop:
   %i = phi i64 [0, %entry], [%next, %store]
@@ -283,8 +248,7 @@ define internal ptr @wrap(ptr %entry.table, ptr %variant, ptr %objects, i64 %i) 
 entry:
   %object.p = getelementptr ptr, ptr %objects, i64 %i
   %object = load ptr, ptr %object.p
-  %class.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 2
-  %class = load ptr, ptr %class.p
+  %class = field %Entry %entry.table, array_class
   %x = call ptr @PyType_GenericAlloc(ptr %class, i64 0)
   %failed = icmp eq ptr %x, null
   br i1 %failed, label %drop, label %fill
@@ -292,17 +256,14 @@ drop:
   call void @Py_DecRef(ptr %object)
   ret ptr null
 fill:
-  %outputs.p = getelementptr %Variant, ptr %variant, i64 0, i32 3
-  %outputs = load ptr, ptr %outputs.p
+  %outputs = field %Variant %variant, outputs
   %output = getelementptr %Output, ptr %outputs, i64 %i
   %type = load ptr, ptr %output
   call void @Py_IncRef(ptr %type)
-  %type.o.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 3
-  %type.o = load i64, ptr %type.o.p
+  %type.o = field %Entry %entry.table, type_offset
   %type.p = getelementptr i8, ptr %x, i64 %type.o
   store ptr %type, ptr %type.p
-  %value.o.p = getelementptr %Entry, ptr %entry.table, i64 0, i32 4
-  %value.o = load i64, ptr %value.o.p
+  %value.o = field %Entry %entry.table, value_offset
   %value.p = getelementptr i8, ptr %x, i64 %value.o
   store ptr %object, ptr %value.p
   ret ptr %x
@@ -312,8 +273,7 @@ fill:
 ; error set.
 define internal ptr @wrap_all(ptr %entry.table, ptr %variant, ptr %objects) {
 entry:
-  %n.p = getelementptr %Variant, ptr %variant, i64 0, i32 7
-  %n = load i64, ptr %n.p
+  %n = field %Variant %variant, n_outputs
   br label %loop
 loop:
   %i = phi i64 [0, %entry], [%next, %set]
@@ -360,10 +320,8 @@ exit:
 ; set) in %answer, 2 if the slow callable has to say what is wrong.
 define internal i32 @attempt(ptr %table, ptr %v, ptr %args, i64 %n, ptr %names, ptr %answer) {
 entry:
-  %positional.p = getelementptr %Variant, ptr %v, i64 0, i32 12
-  %positional = load i64, ptr %positional.p
-  %n.names.p = getelementptr %Variant, ptr %v, i64 0, i32 13
-  %n.names = load i64, ptr %n.names.p
+  %positional = field %Variant %v, positional
+  %n.names = field %Variant %v, n_names
   %right.n = icmp eq i64 %n, %positional
   br i1 %right.n, label %named, label %no
 named:
@@ -377,16 +335,13 @@ sized:
   %right.names = icmp eq i64 %names.given, %n.names
   br i1 %right.names, label %start, label %no
 start:
-  %n.leaves.p = getelementptr %Variant, ptr %v, i64 0, i32 6
-  %n.leaves = load i64, ptr %n.leaves.p
-  %n.constants.p = getelementptr %Variant, ptr %v, i64 0, i32 8
-  %n.constants = load i64, ptr %n.constants.p
+  %n.leaves = field %Variant %v, n_leaves
+  %n.constants = field %Variant %v, n_constants
   %n.inputs = add i64 %n.leaves, %n.constants
   %values = alloca ptr, i64 %n.leaves, align 16
   %scratch = alloca i64, i64 %n.leaves, align 16
   %inputs = alloca ptr, i64 %n.inputs, align 16
-  %n.steps.p = getelementptr %Variant, ptr %v, i64 0, i32 16
-  %n.steps = load i64, ptr %n.steps.p
+  %n.steps = field %Variant %v, n_arguments
   %flat = icmp eq i64 %n.steps, 0
   br i1 %flat, label %check, label %apart
 apart:
@@ -406,8 +361,7 @@ no:
   ret i32 0
 
 accepted:
-  %donated.p = getelementptr %Variant, ptr %v, i64 0, i32 21
-  %donated = load ptr, ptr %donated.p
+  %donated = field %Variant %v, donated
   %donates = icmp ne ptr %donated, null
   br i1 %donates, label %donating, label %run
 donating:
@@ -416,11 +370,9 @@ donating:
 run:
   %constants = getelementptr ptr, ptr %inputs, i64 %n.leaves
   call void @fill_constants(ptr %v, ptr %constants)
-  %n.outputs.p = getelementptr %Variant, ptr %v, i64 0, i32 7
-  %n.outputs = load i64, ptr %n.outputs.p
+  %n.outputs = field %Variant %v, n_outputs
   %objects = alloca ptr, i64 %n.outputs, align 16
-  %flags.p = getelementptr %Variant, ptr %v, i64 0, i32 10
-  %flags = load i64, ptr %flags.p
+  %flags = field %Variant %v, flags
   %release.flag = and i64 %flags, 1
   %holds = icmp ne i64 %release.flag, 0
   br i1 %holds, label %hold, label %plain
@@ -470,8 +422,7 @@ entry:
   %none = icmp eq ptr %first, null
   br i1 %none, label %slow, label %look
 look:
-  %variable.p = getelementptr %Entry, ptr %table, i64 0, i32 5
-  %variable = load ptr, ptr %variable.p
+  %variable = field %Entry %table, trace
   %no.variable = icmp eq ptr %variable, null
   br i1 %no.variable, label %try, label %read
 read:
@@ -482,8 +433,7 @@ read:
 traced:
   %trace = load ptr, ptr %trace.p
   call void @Py_DecRef(ptr %trace)
-  %python.none.p = getelementptr %Process, ptr @stax_process, i64 0, i32 10
-  %python.none = load ptr, ptr %python.none.p
+  %python.none = field %Process @stax_process, none
   %untraced = icmp eq ptr %trace, %python.none
   br i1 %untraced, label %try, label %slow
 try:
@@ -498,8 +448,7 @@ miss:
   %end = icmp eq ptr %next, null
   br i1 %end, label %slow, label %try
 slow:
-  %slow.p = getelementptr %Entry, ptr %table, i64 0, i32 1
-  %callable = load ptr, ptr %slow.p
+  %callable = field %Entry %table, slow
   %given = call ptr @PyObject_Vectorcall(ptr %callable, ptr %args, i64 %n, ptr %names)
   ret ptr %given
 answered:
@@ -516,12 +465,10 @@ entry:
   %table.p = getelementptr i8, ptr %self, i64 16
   %table = load ptr, ptr %table.p
   %v = load ptr, ptr %table
-  %n.constants.p = getelementptr %Variant, ptr %v, i64 0, i32 8
-  %n.constants = load i64, ptr %n.constants.p
+  %n.constants = field %Variant %v, n_constants
   %n.all = add i64 %n, %n.constants
   %inputs = alloca ptr, i64 %n.all, align 16
-  %n.outputs.p = getelementptr %Variant, ptr %v, i64 0, i32 7
-  %n.outputs = load i64, ptr %n.outputs.p
+  %n.outputs = field %Variant %v, n_outputs
   %objects = alloca ptr, i64 %n.outputs, align 16
   %constants = getelementptr ptr, ptr %inputs, i64 %n
   call void @fill_constants(ptr %v, ptr %constants)

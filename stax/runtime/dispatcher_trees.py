@@ -5,10 +5,43 @@ each object on the stack is held, because a step may run Python code. Containers
 functions of CPython's API, so nothing here depends on how they are laid out.
 """
 
-TEXT = """
-; kind, object, count, items
-%Step = type { i64, ptr, i64, ptr }
+# The items of a tuple or a list at %x.p, pushed from the last to the first.
+_ITEMS = """
+{kind}.size:
+  %{kind}.x = load ptr, ptr %x.p
+  %{kind}.count = call i64 @Py{Kind}_Size(ptr %{kind}.x)
+  %{kind}.fits = icmp eq i64 %{kind}.count, %count
+  br i1 %{kind}.fits, label %{kind}.item, label %wrong
+{kind}.item:
+  %{kind}.i = phi i64 [%count, %{kind}.size], [%{kind}.less, %{kind}.push]
+  %{kind}.done = icmp eq i64 %{kind}.i, 0
+  br i1 %{kind}.done, label %release, label %{kind}.push
+{kind}.push:
+  %{kind}.less = sub i64 %{kind}.i, 1
+  %{kind}.child = call ptr @Py{Kind}_GetItem(ptr %{kind}.x, i64 %{kind}.less)
+  call void @push(ptr %top.p, ptr %{kind}.child)
+  br label %{kind}.item
+"""
 
+# A tuple or a list of %count children.
+_NEW = """
+{kind}:
+  %{kind}.x = call ptr @Py{Kind}_New(i64 %count)
+  %no.{kind} = icmp eq ptr %{kind}.x, null
+  br i1 %no.{kind}, label %failed, label %{kind}.item
+{kind}.item:
+  %{kind}.i = phi i64 [0, %{kind}], [%{kind}.next, %{kind}.set]
+  %{kind}.done = icmp eq i64 %{kind}.i, %count
+  br i1 %{kind}.done, label %built, label %{kind}.set
+{kind}.set:
+  %{kind}.child.p = getelementptr ptr, ptr %children, i64 %{kind}.i
+  %{kind}.child = load ptr, ptr %{kind}.child.p
+  %{kind}.r = call i32 @Py{Kind}_SetItem(ptr %{kind}.x, i64 %{kind}.i, ptr %{kind}.child)
+  %{kind}.next = add i64 %{kind}.i, 1
+  br label %{kind}.item
+"""
+
+_TEXT = """
 declare i64 @PyTuple_Size(ptr)
 declare ptr @PyTuple_GetItem(ptr, i64)
 declare i64 @PyList_Size(ptr)
@@ -33,12 +66,9 @@ define internal void @push(ptr %top.p, ptr %object) {
 ; The arguments of a call, the first one on top. False if the keywords have other names.
 define internal i1 @push_arguments(ptr %v, ptr %args, ptr %names, ptr %top.p) {
 entry:
-  %positional.p = getelementptr %Variant, ptr %v, i64 0, i32 12
-  %positional = load i64, ptr %positional.p
-  %n.names.p = getelementptr %Variant, ptr %v, i64 0, i32 13
-  %n.names = load i64, ptr %n.names.p
-  %wanted.names.p = getelementptr %Variant, ptr %v, i64 0, i32 14
-  %wanted.names = load ptr, ptr %wanted.names.p
+  %positional = field %Variant %v, positional
+  %n.names = field %Variant %v, n_names
+  %wanted.names = field %Variant %v, names
   br label %name
 name:
   %j = phi i64 [%n.names, %entry], [%j.less, %found]
@@ -89,8 +119,7 @@ no:
 ; Takes the arguments apart. On success %leaves holds the leaves, each held once more.
 define internal i1 @walk(ptr %v, ptr %args, ptr %names, ptr %leaves) {
 entry:
-  %size.p = getelementptr %Variant, ptr %v, i64 0, i32 17
-  %size = load i64, ptr %size.p
+  %size = field %Variant %v, argument_stack
   %stack = alloca ptr, i64 %size, align 16
   %bottom = getelementptr ptr, ptr %stack, i64 %size
   %top.p = alloca ptr
@@ -98,10 +127,8 @@ entry:
   %leaf.p = alloca ptr
   store ptr %leaves, ptr %leaf.p
   %x.p = alloca ptr
-  %steps.p = getelementptr %Variant, ptr %v, i64 0, i32 15
-  %steps = load ptr, ptr %steps.p
-  %n.p = getelementptr %Variant, ptr %v, i64 0, i32 16
-  %n = load i64, ptr %n.p
+  %steps = field %Variant %v, arguments
+  %n = field %Variant %v, n_arguments
   %pushed = call i1 @push_arguments(ptr %v, ptr %args, ptr %names, ptr %top.p)
   br i1 %pushed, label %step, label %drop
 step:
@@ -112,12 +139,9 @@ step:
 take:
   %step.p = getelementptr %Step, ptr %steps, i64 %s
   %kind = load i64, ptr %step.p
-  %object.p = getelementptr %Step, ptr %step.p, i64 0, i32 1
-  %object = load ptr, ptr %object.p
-  %count.p = getelementptr %Step, ptr %step.p, i64 0, i32 2
-  %count = load i64, ptr %count.p
-  %items.p = getelementptr %Step, ptr %step.p, i64 0, i32 3
-  %items = load ptr, ptr %items.p
+  %object = field %Step %step.p, object
+  %count = field %Step %step.p, count
+  %items = field %Step %step.p, items
   %top = load ptr, ptr %top.p
   %x = load ptr, ptr %top
   %below = getelementptr ptr, ptr %top, i64 1
@@ -148,38 +172,11 @@ same:
 tuple:
   %is.tuple = icmp eq ptr %x.class, %object
   br i1 %is.tuple, label %tuple.size, label %wrong
-tuple.size:
-  %t = load ptr, ptr %x.p
-  %t.size = call i64 @PyTuple_Size(ptr %t)
-  %t.fits = icmp eq i64 %t.size, %count
-  br i1 %t.fits, label %tuple.item, label %wrong
-tuple.item:
-  %t.i = phi i64 [%count, %tuple.size], [%t.less, %tuple.push]
-  %t.done = icmp eq i64 %t.i, 0
-  br i1 %t.done, label %release, label %tuple.push
-tuple.push:
-  %t.less = sub i64 %t.i, 1
-  %t.child = call ptr @PyTuple_GetItem(ptr %t, i64 %t.less)
-  call void @push(ptr %top.p, ptr %t.child)
-  br label %tuple.item
-
+{tuple_items}
 list:
   %is.list = icmp eq ptr %x.class, %object
   br i1 %is.list, label %list.size, label %wrong
-list.size:
-  %l.size = call i64 @PyList_Size(ptr %x)
-  %l.fits = icmp eq i64 %l.size, %count
-  br i1 %l.fits, label %list.item, label %wrong
-list.item:
-  %l.i = phi i64 [%count, %list.size], [%l.less, %list.push]
-  %l.done = icmp eq i64 %l.i, 0
-  br i1 %l.done, label %release, label %list.push
-list.push:
-  %l.less = sub i64 %l.i, 1
-  %l.child = call ptr @PyList_GetItem(ptr %x, i64 %l.less)
-  call void @push(ptr %top.p, ptr %l.child)
-  br label %list.item
-
+{list_items}
 dict:
   %is.dict = icmp eq ptr %x.class, %object
   br i1 %is.dict, label %dict.size, label %wrong
@@ -226,8 +223,7 @@ custom.children:
   store ptr %children, ptr %x.p
   %children.class.p = getelementptr i8, ptr %children, i64 8
   %children.class = load ptr, ptr %children.class.p
-  %tuple.class.p = getelementptr %Process, ptr @stax_process, i64 0, i32 9
-  %tuple.class = load ptr, ptr %tuple.class.p
+  %tuple.class = field %Process @stax_process, tuple
   %are.tuple = icmp eq ptr %children.class, %tuple.class
   br i1 %are.tuple, label %tuple.size, label %wrong
 
@@ -262,17 +258,14 @@ exit:
 ; built; takes the arrays. Null with an error set.
 define internal ptr @build(ptr %v, ptr %arrays) {
 entry:
-  %size.p = getelementptr %Variant, ptr %v, i64 0, i32 20
-  %size = load i64, ptr %size.p
+  %size = field %Variant %v, result_stack
   %stack = alloca ptr, i64 %size, align 16
   %top.p = alloca ptr
   store ptr %stack, ptr %top.p
   %array.p = alloca ptr
   store ptr %arrays, ptr %array.p
-  %steps.p = getelementptr %Variant, ptr %v, i64 0, i32 18
-  %steps = load ptr, ptr %steps.p
-  %n.p = getelementptr %Variant, ptr %v, i64 0, i32 19
-  %n = load i64, ptr %n.p
+  %steps = field %Variant %v, results
+  %n = field %Variant %v, n_results
   br label %step
 step:
   %s = phi i64 [0, %entry], [%s.next, %built]
@@ -282,12 +275,9 @@ step:
 take:
   %step.p = getelementptr %Step, ptr %steps, i64 %s
   %kind = load i64, ptr %step.p
-  %object.p = getelementptr %Step, ptr %step.p, i64 0, i32 1
-  %object = load ptr, ptr %object.p
-  %count.p = getelementptr %Step, ptr %step.p, i64 0, i32 2
-  %count = load i64, ptr %count.p
-  %items.p = getelementptr %Step, ptr %step.p, i64 0, i32 3
-  %items = load ptr, ptr %items.p
+  %object = field %Step %step.p, object
+  %count = field %Step %step.p, count
+  %items = field %Step %step.p, items
   %top = load ptr, ptr %top.p
   %before = sub i64 0, %count
   %children = getelementptr ptr, ptr %top, i64 %before
@@ -309,36 +299,8 @@ same:
   call void @Py_IncRef(ptr %object)
   br label %built
 
-tuple:
-  %t = call ptr @PyTuple_New(i64 %count)
-  %no.tuple = icmp eq ptr %t, null
-  br i1 %no.tuple, label %failed, label %tuple.item
-tuple.item:
-  %t.i = phi i64 [0, %tuple], [%t.next, %tuple.set]
-  %t.done = icmp eq i64 %t.i, %count
-  br i1 %t.done, label %built, label %tuple.set
-tuple.set:
-  %t.child.p = getelementptr ptr, ptr %children, i64 %t.i
-  %t.child = load ptr, ptr %t.child.p
-  %t.r = call i32 @PyTuple_SetItem(ptr %t, i64 %t.i, ptr %t.child)
-  %t.next = add i64 %t.i, 1
-  br label %tuple.item
-
-list:
-  %l = call ptr @PyList_New(i64 %count)
-  %no.list = icmp eq ptr %l, null
-  br i1 %no.list, label %failed, label %list.item
-list.item:
-  %l.i = phi i64 [0, %list], [%l.next, %list.set]
-  %l.done = icmp eq i64 %l.i, %count
-  br i1 %l.done, label %built, label %list.set
-list.set:
-  %l.child.p = getelementptr ptr, ptr %children, i64 %l.i
-  %l.child = load ptr, ptr %l.child.p
-  %l.r = call i32 @PyList_SetItem(ptr %l, i64 %l.i, ptr %l.child)
-  %l.next = add i64 %l.i, 1
-  br label %list.item
-
+{new_tuple}
+{new_list}
 dict:
   %d = call ptr @PyDict_New()
   %no.dict = icmp eq ptr %d, null
@@ -372,7 +334,7 @@ call.drop:
   br label %built
 
 built:
-  %made = phi ptr [%array, %leaf], [%object, %same], [%t, %tuple.item], [%l, %list.item],
+  %made = phi ptr [%array, %leaf], [%object, %same], [%tuple.x, %tuple.item], [%list.x, %list.item],
                   [%d, %dict.drop], [%c, %call.drop]
   store ptr %made, ptr %children
   %top.next = getelementptr ptr, ptr %children, i64 1
@@ -384,8 +346,7 @@ failed:
   %stack.bytes = sub i64 %top.i, %stack.i
   %n.stack = lshr i64 %stack.bytes, 3
   call void @drop(ptr %stack, i64 %n.stack)
-  %n.arrays.p = getelementptr %Variant, ptr %v, i64 0, i32 7
-  %n.arrays = load i64, ptr %n.arrays.p
+  %n.arrays = field %Variant %v, n_outputs
   %rest = load ptr, ptr %array.p
   %rest.i = ptrtoint ptr %rest to i64
   %arrays.end = getelementptr ptr, ptr %arrays, i64 %n.arrays
@@ -399,3 +360,10 @@ exit:
   ret ptr %result
 }
 """
+
+TEXT = (
+    _TEXT.replace("{tuple_items}", _ITEMS.format(kind="tuple", Kind="Tuple"))
+    .replace("{list_items}", _ITEMS.format(kind="list", Kind="List"))
+    .replace("{new_tuple}", _NEW.format(kind="tuple", Kind="Tuple"))
+    .replace("{new_list}", _NEW.format(kind="list", Kind="List"))
+)
