@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -354,6 +354,14 @@ def asarray(value: Any, dtype: Any = None) -> Any:
     return _from_numpy(_buffer(value), wanted)
 
 
+def copied(array: Any) -> Any:
+    """Return an array of the same elements that stays when `array` is deleted or donated.
+
+    Memory is not copied: arrays never change, and a program writes over one that nobody else sees.
+    """
+    return array_from_numpy(value_of(array), array.type) if type(array) is Array else array
+
+
 def as_operand(value: Any) -> Any:
     """Return an operand of an op as an array; sequences are refused, as in JAX."""
     if isinstance(value, list | tuple) and not hasattr(value, "__jax_array__"):
@@ -365,12 +373,22 @@ def as_operand(value: Any) -> Any:
 
 
 def _number(value: Any, dtype: np.dtype) -> np.ndarray:
-    """Return a Python number in `dtype`; raises OverflowError for integers that do not fit."""
+    """Return a Python number in `dtype`; raises NumberRangeError for integers that do not fit."""
     if isinstance(value, float) and types.is_integer(dtype):
         return np.asarray(int(value), dtype)
     if isinstance(value, complex) and not (types.is_complex(dtype) or types.is_bool(dtype)):
         value = value.real
-    return np.asarray(value, dtype)
+    return _in_dtype(value, [value], dtype)
+
+
+def _in_dtype(value: Any, leaves: Iterable[Any], dtype: np.dtype) -> np.ndarray:
+    """Return numbers as an array; raises NumberRangeError if one of `leaves` is too large."""
+    try:
+        return np.array(value, dtype)
+    except OverflowError:
+        for leaf in leaves:
+            types.check_range(leaf, dtype)
+        raise
 
 
 _NUMBERS = "Pass numbers, arrays, or nested lists of them."
@@ -422,7 +440,7 @@ def _from_sequence(value: Sequence[Any], dtype: Any) -> Any:
         kinds |= {_leaf_type(x) for x in leaves if type(x) not in _PYTHON_NUMBERS}
         dtype = types.promote(*kinds)[0] if kinds else types.float_dtype()
     try:
-        array = np.array(_concrete(value), dtype)
+        array = _in_dtype(_concrete(value), leaves, dtype)
     except ValueError as error:
         raise ArgumentValueError(
             f"the sequence is not an array: {str(error).rstrip('.')}.",

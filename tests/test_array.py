@@ -3,6 +3,7 @@
 import array
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 import stax.interpreters.evaluate
-import stax.numpy.indexing  # noqa: F401
+import stax.numpy as snp
+import stax.numpy.indexing
 from stax.array import Array, array_from_numpy, asarray, value_of
 from stax.config import enable_x64
 from stax.errors import (
@@ -20,6 +22,7 @@ from stax.errors import (
     DeletedArrayError,
     DTypeError,
     ImmutableArrayError,
+    NumberRangeError,
     ShapeError,
 )
 from stax.trace import Proxy, Trace
@@ -255,3 +258,27 @@ def test_taking_over_a_numpy_array() -> None:
     x = array_from_numpy(value.T, ArrayType(int32, (3, 2)))
     assert value_of(x).flags.c_contiguous
     assert x.tolist() == value.T.tolist()
+
+
+LARGE: dict[str, Callable[[], Any]] = {
+    "asarray": lambda: snp.asarray(2**63),
+    "array": lambda: snp.array([1, 2**40]),
+    "float": lambda: snp.array([1.0, 10**400]),
+    "dtype": lambda: snp.asarray(300, "uint8"),
+    "operand": lambda: snp.arange(3) + 2**31,
+    "argument": lambda: stax.jit(lambda x: x + 1)(2**40),
+    "update": lambda: snp.arange(3).at[0].set(2**63),
+    "put": lambda: stax.device_put(-(2**31) - 1),
+    "lax": lambda: stax.lax.add(snp.arange(3), 2**63),
+    "bound": lambda: stax.lax.fori_loop(0, 2**33, lambda i, x: x, 1),
+    "branch": lambda: stax.lax.cond(True, lambda x: x, lambda x: x, 2**40),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_integers_that_fit_no_dtype(name: str) -> None:
+    with pytest.raises(OverflowError) as caught:
+        LARGE[name]()
+    assert isinstance(caught.value, NumberRangeError)
+    text = str(caught.value)
+    assert "the Python integer " in text and "does not fit" in text and "asarray" in text

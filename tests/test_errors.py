@@ -92,7 +92,7 @@ def test_an_error_can_be_pickled() -> None:
 
 
 def test_falling_back_is_never_silent(monkeypatch: Any) -> None:
-    def refuse(graph: Any, memory_budget: int | None = None) -> Any:
+    def refuse(graph: Any, *options: Any) -> Any:
         raise errors.LoweringError("sort: not compiled.", advice="Wait.")
 
     monkeypatch.setattr(compiled, "compile_graph", refuse)

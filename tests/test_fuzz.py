@@ -49,8 +49,8 @@ def test_bounds_of_values_hold(seed: int) -> None:
 
 
 def test_a_wrong_kernel_is_noticed(monkeypatch: Any, capsys: Any) -> None:
-    def changed(graph: Any, budget: Any = None) -> Any:
-        lowered = lower_graph(graph, budget)
+    def changed(graph: Any, *options: Any) -> Any:
+        lowered = lower_graph(graph, *options)
         lowered.steps = [_subtracting(s) for s in lowered.steps]
         return lowered
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, NamedTuple
 
-from stax import tree
 from stax.api.abstract import ShapeDtypeStruct
+from stax.api.donating import check_given_once, delete_donated, run_donating
 from stax.api.leaf_calls import MISSED, LeafCalls
 from stax.api.stages import Lowered, checked_budget
 from stax.api.tracing import (
@@ -46,7 +46,7 @@ from stax.interpreters.evaluate import evaluate, found_types
 from stax.interpreters.interpret import inline
 from stax.named_axes import in_force
 from stax.runtime import loops
-from stax.runtime.call_form import tree_form
+from stax.runtime.call_form import donated_leaves, tree_form
 from stax.runtime.compiler import CompiledProgram, compile_graph
 from stax.runtime.entry import make_entry
 from stax.runtime.forking import Lock
@@ -63,6 +63,7 @@ class Variant:
 
     key: Any
     traced: Traced
+    donated: tuple[bool, ...] = ()  # a flag for each leaf, if any is given up
     program: CompiledProgram | None = None
     calls: int = 0
     fallback: str = ""
@@ -94,7 +95,8 @@ class JitFunction(functools.partial):
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """Trace and lower for these arguments (arrays or ShapeDtypeStructs), without running."""
         variant = self._specializer.variant(args, kwargs)
-        return Lowered(variant.traced, variant.key[0], self._specializer.options.memory_budget)
+        budget = self._specializer.options.memory_budget
+        return Lowered(variant.traced, variant.key[0], budget, variant.donated)
 
     def trace(self, /, *args: Any, **kwargs: Any) -> Graph:
         """Return the graph for these arguments."""
@@ -225,7 +227,6 @@ class _Specializer:
         self.generation = object()  # of the programs that native calls know
         self.places: dict[Any, _Places] = {}  # by number of positions and names of a call
         self.has_static = bool(options.static_argnums or options.static_argnames)
-        self.donates = bool(options.donate_argnums or options.donate_argnames)
         _live.add(self)
 
     # --- the native entry ---
@@ -253,9 +254,10 @@ class _Specializer:
         if program is None or not program.is_static or self.options.dynamic or axes:
             return
         out, captures = variant.traced.out_tree, variant.traced.captures
-        self.leaf_calls.add((treedef, types, static), program, captures, out)
+        donated = variant.donated
+        self.leaf_calls.add((treedef, types, static), program, captures, out, donated)
         fixed = [(place, value) for place, _, value in static]
-        form = tree_form(treedef, out, fixed, self._is_donated)
+        form = tree_form(treedef, out, fixed, donated)
         if form is not None:
             program.add_to(self.entry, captures, form)
 
@@ -263,7 +265,8 @@ class _Specializer:
         """Say whether an argument at a place is given up, in a call of `count` positions."""
         options = self.options
         if isinstance(place, str):
-            return place in options.donate_argnames
+            numbers = [p for p in options.donate_argnums if 0 <= p < len(self.names)]
+            return place in options.donate_argnames or place in [self.names[p] for p in numbers]
         named = place < len(self.names) and self.names[place] in options.donate_argnames
         return named or place in options.donate_argnums or place - count in options.donate_argnums
 
@@ -273,11 +276,8 @@ class _Specializer:
         """Run the function on any arguments."""
         given = self._split(args, kwargs)
         if self.usable and self.leaf_calls and current_trace() is None:
-            if self.donates:
-                self._check_donated(args, kwargs)
             result = self.leaf_calls.run(given.args, given.kwargs, given.static_key())
             if result is not MISSED:
-                self._donate(args, kwargs)
                 return result
         if config.disable_jit:
             return self.fun(*args, **kwargs)
@@ -286,9 +286,8 @@ class _Specializer:
         if recorder(arguments.leaves) is not None:
             outs = inline(traced.graph, [*arguments.leaves, *traced.captures])
             return traced.out_tree.unflatten(outs)
-        self._check_donated(args, kwargs)
+        check_given_once(function_name(self.fun), arguments.leaves, variant.donated)
         outs = self._run(variant, arguments)
-        self._donate(args, kwargs)
         return traced.out_tree.unflatten(outs)
 
     def variant(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Variant:
@@ -314,7 +313,10 @@ class _Specializer:
             traced = trace_function(fun, arguments, "jit", types=types, names=names)
         # Tracing runs the user's code, which may wait for another thread, so no lock is held; of
         # threads that trace the same variant at once, the first to end is the one that is kept.
-        variant = Variant(key, traced)
+        static = [(place, value) for place, _, value in key[2]]
+        donates = self.options.donate_argnums or self.options.donate_argnames
+        donated = donated_leaves(key[0], static, self._is_donated) if donates else ()
+        variant = Variant(key, traced, donated)
         if not traced.cacheable:
             return variant
         if len(self.variants) >= MOST_VARIANTS:
@@ -343,13 +345,16 @@ class _Specializer:
             self._add_native_calls(variant)
         if variant.program is None:
             results = evaluate(variant.traced.graph, values)
+            delete_donated(arguments.leaves, variant.donated)
             return list(map(array_from_numpy, results, found_types(variant.traced.graph, results)))
-        return variant.program.run(values)
+        return run_donating(variant.program, arguments.leaves, values, variant.donated)
 
     def _compile(self, variant: Variant) -> None:
         try:
             with _collection.paused():
-                variant.program = compile_graph(variant.traced.graph, self.options.memory_budget)
+                donated = [i for i, gives in enumerate(variant.donated) if gives]
+                budget = self.options.memory_budget
+                variant.program = compile_graph(variant.traced.graph, budget, donated)
         except LoweringError as error:
             if config.strict or self.options.dynamic:
                 raise
@@ -365,7 +370,7 @@ class _Specializer:
         self.variants.clear()
         self._forget_native_calls()
 
-    # --- static, dynamic and donated arguments ---
+    # --- static and dynamic arguments ---
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Given:
         """Take the static arguments out of a call."""
@@ -428,36 +433,6 @@ class _Specializer:
                     shape[axis] = symbol(name)
             types.append(t.with_shape(tuple(shape)))
         return types
-
-    def _donated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Array]:
-        """Return the arrays among the donated arguments."""
-        options = self.options
-        given = [args[p] for p in options.donate_argnums if -len(args) <= p < len(args)]
-        given += [kwargs[n] for n in options.donate_argnames if n in kwargs]
-        given += [a for n, a in zip(self.names, args, strict=False) if n in options.donate_argnames]
-        return [leaf for leaf in tree.tree_leaves(given) if type(leaf) is Array]
-
-    def _check_donated(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raise ArgumentValueError if a donated array is an argument a second time."""
-        if not self.donates:
-            return
-        donated = {id(x): x for x in self._donated(args, kwargs)}
-        seen = set[int]()
-        for leaf in tree.tree_leaves((args, kwargs)):
-            if id(leaf) in seen:
-                raise ArgumentValueError(
-                    f"jit: an array that is donated to {function_name(self.fun)} is given twice.",
-                    values=[("donated", repr(leaf.type), "")],
-                    advice="Pass a copy, x.copy(), or do not donate it.",
-                )
-            if id(leaf) in donated:
-                seen.add(id(leaf))
-
-    def _donate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Delete the donated arrays, after their last use."""
-        if self.donates:
-            for leaf in self._donated(args, kwargs):
-                leaf.delete()
 
 
 def _is_global(f: Any) -> bool:
@@ -550,9 +525,14 @@ def jit(
     would need more, values are computed again in place of being kept, by the same operations (a sum
     may add in another order where other values share its kernel).
 
-    Donated arguments are deleted after the call.  Some thousand variants are kept, the older ones
-    are forgotten for new ones; `clear_cache` of the result forgets all.  `keep_unused`, `device`,
-    `backend`, `inline` and `compiler_options` are accepted for JAX programs and change nothing.
+    Donated arguments are deleted by the call, and results of their types are written over them,
+    without memory of their own, unless somebody else sees that memory (`np.asarray` of the array is
+    alive, say); `explain` tells which.  If the call raises before the program runs they are kept;
+    after that, those that are written over are deleted and the others kept.
+
+    Some thousand variants are kept, the older ones are forgotten for new ones; `clear_cache` of the
+    result forgets all.  `keep_unused`, `device`, `backend`, `inline` and `compiler_options` are
+    accepted for JAX programs and change nothing.
 
     Raises ArgumentError for arguments that are no arrays, ArgumentValueError for static ones that
     are not hashable and for a budget that cannot be met, with the smallest one that can.

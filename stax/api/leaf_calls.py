@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from stax import tree
-from stax.array import Array, array_from_numpy
+from stax.array import Array, array_from_numpy, copied
 from stax.config import config
 from stax.runtime.call_form import flat_form
 from stax.runtime.compiler import CompiledProgram
@@ -41,11 +42,16 @@ class LeafCalls:
         return bool(self._found)
 
     def add(
-        self, key: Any, program: CompiledProgram, captures: Sequence[Any], out: tree.TreeDef
+        self,
+        key: Any,
+        program: CompiledProgram,
+        captures: Sequence[Any],
+        out: tree.TreeDef,
+        donated: tuple[bool, ...] = (),
     ) -> None:
-        """Remember the program for `key`, and the structure of its result."""
+        """Remember the program for `key`, the structure of its result, and which leaves it gets."""
         entry = make_entry(_missed, Array)
-        form = flat_form(len(key[1]), out.num_leaves)
+        form = replace(flat_form(len(key[1]), out.num_leaves), donated=donated)
         program.add_to(entry, captures, form)
         self._found[key] = entry.call, out
 
@@ -81,7 +87,8 @@ def borrowed(value: Any) -> Any:
     if kind is np.ndarray or issubclass(kind, np.generic):
         dtype = _entering(value.dtype, config.enable_x64)
     if dtype is None:
-        return links.as_array(value)
+        # It may be one that the object keeps, which is not to be deleted for being donated.
+        return copied(links.as_array(value))
     native = np.array(value, dtype, copy=None)
     return array_from_numpy(native.view(), ArrayType(dtype, native.shape))
 

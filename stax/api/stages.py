@@ -12,6 +12,7 @@ from typing import Any
 
 from stax import tree
 from stax.api.abstract import ShapeDtypeStruct
+from stax.api.donating import check_given_once, run_donating
 from stax.api.tracing import Traced, flatten_arguments
 from stax.array import Array, value_of
 from stax.errors import ArgumentError, ArgumentValueError
@@ -31,7 +32,8 @@ from stax.types import ArrayType
 class MemoryAnalysis:
     """Bytes of a program: arguments, results, and the arena of temporaries.
 
-    Temporaries include what loops stack for reverse mode; the peak is all of them together.
+    Temporaries include what loops stack for reverse mode; aliases are results that are written over
+    donated arguments; the peak is all of them together, those once.
     """
 
     argument_size_in_bytes: int
@@ -99,20 +101,30 @@ class Lowered(Stage):
     """A function lowered for arguments of given structure and types."""
 
     def __init__(
-        self, traced: Traced, in_tree: tree.TreeDef, memory_budget: int | None = None
+        self,
+        traced: Traced,
+        in_tree: tree.TreeDef,
+        memory_budget: int | None = None,
+        donated: tuple[bool, ...] = (),
     ) -> None:
         super().__init__(traced, in_tree)
         self.memory_budget = memory_budget
+        self.donated = donated  # a flag for each leaf of the arguments, if any is given up
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The numbers of the leaves that are given up."""
+        return tuple(i for i, gives in enumerate(self.donated) if gives)
 
     def as_text(self, stage: str = "graph") -> str:
         """Return a stage as text: "graph", "kernels" (loop IR), or "llvm"."""
         if stage == "graph":
             return str(self.graph)
         if stage == "kernels":
-            program = lower_graph(self.graph, self.memory_budget)
+            program = lower_graph(self.graph, self.memory_budget, self.donate_argnums)
             return "\n\n".join(print_kernel(k) for k in program.kernels)
         if stage == "llvm":
-            return module_text(self.graph, self.memory_budget)
+            return module_text(self.graph, self.memory_budget, self.donate_argnums)
         raise ArgumentValueError(
             f"as_text: unknown stage {stage!r}.", advice="There are 'graph', 'kernels' and 'llvm'."
         )
@@ -124,19 +136,23 @@ class Lowered(Stage):
         """
         lowered = self
         if memory_budget is not None:
-            lowered = Lowered(self.traced, self.in_tree, checked_budget(memory_budget))
-        return Compiled(lowered, compile_graph(self.graph, lowered.memory_budget))
+            budget = checked_budget(memory_budget)
+            lowered = Lowered(self.traced, self.in_tree, budget, self.donated)
+        program = compile_graph(self.graph, lowered.memory_budget, self.donate_argnums)
+        return Compiled(lowered, program)
 
 
 class Compiled(Stage):
-    """A compiled function; calling it never traces or compiles again."""
+    """A compiled function; calling it never traces or compiles again, and deletes what is donated
+    as a call of the jitted function does."""
 
     def __init__(self, lowered: Lowered, program: CompiledProgram) -> None:
         super().__init__(lowered.traced, lowered.in_tree)
         self.lowered = lowered
         self.program = program
         self.entry = make_entry(self._convert, Array, trace_variable)
-        form = tree_form(self.in_tree, self.out_tree) if program.is_static else None
+        trees = self.in_tree, self.out_tree
+        form = tree_form(*trees, donated=lowered.donated) if program.is_static else None
         if form is not None:
             program.add_to(self.entry, self.traced.captures, form)
 
@@ -155,17 +171,22 @@ class Compiled(Stage):
                 values=[(x.label, repr(x.type), "") for x in self.graph.inputs[: len(wanted)]],
                 advice="Call the jitted function, which compiles for new types by itself.",
             )
+        donated = self.lowered.donated
+        check_given_once(self.graph.name, arguments.leaves, donated)
         values = [value_of(as_array(x)) for x in (*arguments.leaves, *self.traced.captures)]
-        return self.out_tree.unflatten(self.program.run(values))
+        results = run_donating(self.program, arguments.leaves, values, donated)
+        return self.out_tree.unflatten(results)
 
     call = __call__
 
     def memory_analysis(self) -> MemoryAnalysis:
         """Return the bytes that one call needs."""
+        outputs = self.graph.output_types
         return MemoryAnalysis(
             _bytes(self.graph.input_types),
-            _bytes(self.graph.output_types),
+            _bytes(outputs),
             self.program.lowered.program.arena_bytes,
+            _bytes(outputs[k] for k, _ in self.program.taken),
         )
 
     def cost_analysis(self) -> dict[str, Any]:

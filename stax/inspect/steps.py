@@ -10,6 +10,7 @@ from stax.inspect.kernels import fused_entry, own_entry, shared_out
 from stax.inspect.values import Values, lines_of, where
 from stax.lowering.block_step import BlockStep
 from stax.lowering.blocks import blocks_of
+from stax.lowering.donated import ReturnStep
 from stax.lowering.gemm import Laid
 from stax.lowering.host import HostStep
 from stax.lowering.lane_step import LaneStep
@@ -54,6 +55,10 @@ class Steps:
                 return self._product(step)
             case HostStep():
                 return self._host(step)
+            case ReturnStep():
+                traffic = self.values.traffic(*([x] for x in step.reads_and_writes))
+                facts = [where(step.node), traffic, "not copied where both are one memory"]
+                return _entry("return of a donated argument", facts)
             case SortStep() | LapackStep():
                 return self._library(step)
             case LaneStep() | EndingStep():

@@ -20,6 +20,7 @@ from stax.graph import Graph, Node
 from stax.interpreters.recompute import peak_bytes, recomputing
 from stax.interpreters.remat import STANDARD, Prices, nbytes
 from stax.lowering.decisions import decided
+from stax.lowering.donated import Donated
 from stax.lowering.program import Program, lower
 from stax.lowering.unread import without_unread
 from stax.operators.bits import Late
@@ -54,13 +55,16 @@ PLANS: tuple[Plan, ...] = (
 )
 
 
-def lower_within(graph: Graph, budget: int, inside: Graph | None = None) -> Program:
+def lower_within(
+    graph: Graph, budget: int, inside: Graph | None = None, donated: Donated | None = None
+) -> Program:
     """Lower a prepared graph to a program with an arena of at most `budget` bytes.
 
-    `inside` is the same function with all work of loops done inside of them.  Raises
-    ArgumentValueError if no plan meets the budget, which says the smallest arena that was found.
+    `inside` is the same function with all work of loops done inside of them; results may take the
+    memory of `donated` inputs.  Raises ArgumentValueError if no plan meets the budget, which says
+    the smallest arena that was found.
     """
-    program = lower(graph)
+    program = lower(graph, donated=donated)
     if program.symbols or any(part.opens for part in program.parts):
         raise ArgumentValueError(
             f"jit: memory_budget={budget} needs lengths that are known before {graph.name} runs.",
@@ -73,7 +77,7 @@ def lower_within(graph: Graph, budget: int, inside: Graph | None = None) -> Prog
     least = program.arena_bytes
     versions = {graph: least}
     if inside is not None and inside.structural_hash != graph.structural_hash:
-        plain = lower(inside)
+        plain = lower(inside, donated=donated)
         if plain.arena_bytes <= budget:
             what = f"{least} bytes as it stands, {plain.arena_bytes} with all work inside of loops"
             decided(f"memory_budget={budget}: {what}")
@@ -82,7 +86,7 @@ def lower_within(graph: Graph, budget: int, inside: Graph | None = None) -> Prog
         least = min(least, plain.arena_bytes)
     for version, arena_bytes in versions.items():
         for plan in _promising(version, budget, arena_bytes):
-            found = lower(_planned(version, plan, MOST))
+            found = lower(_planned(version, plan, MOST), donated=donated)
             if found.arena_bytes <= budget:
                 found = _with_less_again(version, plan, budget, found)
                 decided(_again(program, found, budget))
@@ -124,7 +128,7 @@ def _with_less_again(graph: Graph, plan: Plan, budget: int, found: Program) -> P
     low, high = LEAST, MOST
     for _ in range(SEARCHES):
         middle = (low + high) / 2
-        program = lower(_planned(graph, plan, middle))
+        program = lower(_planned(graph, plan, middle), donated=found.donated)
         if program.arena_bytes <= budget:
             high, found = middle, program
         else:

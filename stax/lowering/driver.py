@@ -194,7 +194,7 @@ class DriverWriter:
             self.do(f"store i64 0, ptr {RECORD}")
         for step in self.program.steps:
             if isinstance(step, KernelStep):
-                self._kernel(step.built)
+                self._kernel(step.built, step.may_be_done)
             else:
                 step.call(self)
         if REPORTING.intersection(self.externals):
@@ -269,13 +269,18 @@ class DriverWriter:
         outer.do("br label %give.back")
         outer.lines.append("give.back:")
 
-    def _kernel(self, built: BuiltKernel) -> None:
+    def _kernel(self, built: BuiltKernel, may_be_done: bool) -> None:
+        """Call a kernel; one that may be done copies its first buffer to the second."""
         kernel = built.kernel
         numbers = [table_of(kernel.name)] if kernel.name in self.tables else []
         buffers = self.kernel_table([*(self.pointer(n) for n in built.values), *numbers])
         extents = self.table("i64", [self.number(v) for v in kernel.extents])
         count, n = ir.static(built.extent), self.number(built.extent)
         alone = count is not None and runs_alone(count, built.grain)
+        if may_be_done:
+            source, target = map(self.pointer, built.values)
+            is_done = self.new(f"icmp eq ptr {source}, {target}")
+            n = self.new(f"select i1 {is_done}, i64 0, i64 {n}")
         self.run_kernel(kernel, buffers, extents, n, None if alone else built.grain)
 
     def kernel_table(self, pointers: Sequence[str]) -> str:

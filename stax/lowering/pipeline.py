@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from stax.graph import Graph
 from stax.lowering.alike import alike
 from stax.lowering.bounds import RECORD, Site, checked_kernel
 from stax.lowering.budget import lower_within
+from stax.lowering.donated import Donated
 from stax.lowering.driver import DriverWriter
 from stax.lowering.hoist import hoisted
 from stax.lowering.lapack import LapackStep
@@ -51,17 +52,23 @@ class Lowered:
     checked: tuple[Site, ...] = ()
 
 
-def lower_graph(graph: Graph, memory_budget: int | None = None) -> Program:
+def lower_graph(
+    graph: Graph, memory_budget: int | None = None, donated: Collection[int] = ()
+) -> Program:
     """Lower a graph to kernels and library calls; arrays that it holds are its last inputs.
 
     With a `memory_budget`, its temporary values take at most so many bytes (`lower_within`).
+    Results may take the memory of `donated` inputs, unless a call looks at arguments again where
+    it finds something wrong with what it computed.
     """
+    looks_again = config.check != "none" or config.watches()
+    given_up = Donated.of(() if looks_again else donated, graph)
     whole = watched(hoisted(graph).graph)
-    prepared = without_unread(prepare(whole))
+    prepared = without_unread(prepare(whole, donated=given_up))
     if memory_budget is None:
-        return lower(prepared)
-    inside = without_unread(prepare(whole, outside=False))
-    return lower_within(prepared, memory_budget, inside)
+        return lower(prepared, donated=given_up)
+    inside = without_unread(prepare(whole, outside=False, donated=given_up))
+    return lower_within(prepared, memory_budget, inside, given_up)
 
 
 def generate(program: Program, target: Target, slot: Callable[[str], int]) -> Lowered:

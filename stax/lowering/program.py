@@ -22,6 +22,7 @@ from stax.lowering import loop_ir as ir
 from stax.lowering.block_step import BlockStep
 from stax.lowering.blocks import Blocks, blocks_of
 from stax.lowering.build import BuiltKernel, KernelBuilder
+from stax.lowering.donated import Donated, ReturnStep
 from stax.lowering.element import static_size
 from stax.lowering.fuse import Fusion, Region, fuse
 from stax.lowering.host import HostStep
@@ -50,7 +51,8 @@ class KernelStep:
     """Run a kernel over its parallel loop; it computes what `plan` is for, or `node` by itself.
 
     `is_copy` says that it only copies the first of its values to the second, so that it need not
-    run where both have the same memory.  `once` builds it to compute each element once.
+    run where both have the same memory; whether they do is seen when it runs if it `may_be_done`.
+    `once` builds it to compute each element once.
     """
 
     built: BuiltKernel
@@ -58,6 +60,7 @@ class KernelStep:
     node: Node | None = None
     is_copy: bool = False
     once: Callable[[], BuiltKernel] | None = None
+    may_be_done: bool = False
 
     @property
     def region(self) -> Region | None:
@@ -109,6 +112,10 @@ class Program:
     overwritten: dict[Node, Node] = field(default_factory=dict)
     # Results that begin as a copy of a value that might have been updated in place, and why.
     copied: dict[Node, str] = field(default_factory=dict)
+    # Inputs that are given up; and results, by number, with those whose memory they may take: the
+    # caller hands over the same address for both, or two, and the input is left alone.
+    donated: Donated = field(default_factory=Donated)
+    taken: dict[int, int] = field(default_factory=dict)
     # Temporaries of symbolic size, which the caller makes for each call: places behind the outputs.
     open_temporaries: list[ArrayType] = field(default_factory=list)
 
@@ -147,6 +154,20 @@ class Program:
         """The arena that the caller has to provide; a small one is on the driver's stack."""
         return self.arena_bytes if self.arena_bytes > STACK_ARENA else 0
 
+    def why_taken(self, number: int) -> str:
+        """Say which result is written over a donated input, or why none is."""
+        x, donated = self.graph.inputs[number], self.donated
+        name = f"donated {x.op.label or f'input {number}'}"  # type: ignore[attr-defined]
+        results = [k for k in range(len(donated.output_types)) if donated.fits(number, k)]
+        for k in results:
+            if self.taken.get(k) == number:
+                return f"{name}: result {k} takes its memory, where nobody else sees that"
+        if not results:
+            return f"{name}: not written over, no result is {donated.input_types[number]!r}"
+        if all(k in self.taken for k in results):
+            return f"{name}: not written over, the results of its type are over other arguments"
+        return f"{name}: not written over, it is read while results of its type are written"
+
     @property
     def bytes_moved(self) -> int:
         """Bytes that kernels and library calls read and write, each buffer once per step."""
@@ -162,13 +183,15 @@ def lower(
     prefix: str = "",
     carried: Mapping[int, int] | None = None,
     symbols: tuple[str, ...] | None = None,
+    donated: Donated | None = None,
 ) -> Program:
     """Lower a prepared graph; raises LoweringError for an op that has no lowering.
 
     `prefix` begins the names of its kernels; `carried` says of inputs which output takes their
     place in the next step of a loop, so that it may take their memory; `symbols` are the lengths
-    that the program around it knows.
+    that the program around it knows; results may take the memory of `donated` inputs.
     """
+    donated = donated or Donated()
     fusion = sunk(fuse(graph))
     known = _symbols(graph) if symbols is None else symbols
     opens = tuple(dict.fromkeys(node.op.opens for node in graph.nodes if node.op.opens))
@@ -193,7 +216,9 @@ def lower(
             step = KernelStep(own, None, node, is_copy) if isinstance(own, BuiltKernel) else own
             jobs.append((fusion.level[node], len(jobs), step))
     steps = [step for _, _, step in sorted(jobs, key=lambda job: job[:2])]
-    program = Program(graph, fusion, steps, symbols=known, opens=opens, carried=carried or {})
+    program = Program(
+        graph, fusion, steps, symbols=known, opens=opens, carried=carried or {}, donated=donated
+    )
     _assign_places(program, symbols is not None)
     if symbols is None:
         _stream_results(program)
@@ -261,6 +286,7 @@ def _assign_places(program: Program, is_body: bool = False) -> None:
             program.scratch[step] = _open_place(program, ArrayType(uint8, (nbytes,)), is_body)
         elif nbytes is not None:
             lives[step] = Life(i, i, nbytes)
+    _take_over(program, lives)
     _pack(program, lives, is_body)
     for old, new in in_place.items():
         places[old] = places[new]
@@ -283,9 +309,11 @@ def _pack(program: Program, lives: Mapping[Node | Step, Life], is_body: bool) ->
     places = program.places
     waiting = [x for x in lives if isinstance(x, Step) or x not in places]
     results = []
-    for node in () if is_body else map(program.fusion.root_of, program.graph.outputs):
-        unknown = Life(0, 0, 0)  # not written by a step, or of a size that is not known
-        results.append(lives.get(node, unknown) if places[node].kind == "output" else unknown)
+    for k, node in () if is_body else enumerate(map(program.fusion.root_of, program.graph.outputs)):
+        # Not written by a step, of a size that is not known, or the memory of an input.
+        unknown = Life(0, 0, 0)
+        is_free = places[node].kind == "output" and k not in program.taken
+        results.append(lives.get(node, unknown) if is_free else unknown)
     spots, program.arena_bytes = packed([lives[x] for x in waiting], results)
     for x, spot in zip(waiting, spots, strict=True):
         in_arena = Place("arena", spot.offset)
@@ -315,50 +343,101 @@ def _open_place(program: Program, type_: ArrayType, is_body: bool) -> Place:
     return Place("output", number)
 
 
+class _Heirs:
+    """Who gets whose memory, found from the last step to the first.
+
+    A result may take that of a value that the program made, of an input that a loop carries to the
+    same place, or of a donated one: nothing else that a program was given is to change.
+    """
+
+    def __init__(self, program: Program) -> None:
+        root_of, graph = program.fusion.root_of, program.graph
+        self.program = program
+        self.outputs = {root_of(x): k for k, x in enumerate(graph.outputs)}
+        self.carried = {graph.inputs[i]: k for i, k in program.carried.items()}
+        self.donated = {graph.inputs[i]: i for i in program.donated.inputs}
+        self.given = {*graph.inputs, *self.outputs}
+        self.last_use = _last_uses(program)
+        self.found: dict[Node, Node] = {}
+        for step in program.steps:
+            if isinstance(step, ReturnStep):  # whose memory may be read until the end
+                self.give(*map(root_of, step.reads_and_writes))
+
+    def may_die(self, x: Node, step: int) -> bool:
+        """Say whether the memory of a value may be taken by what a step writes."""
+        is_kept = x in self.given and x not in self.carried and x not in self.donated
+        return self.last_use[x] == step and not is_kept
+
+    def give(self, old: Node, new: Node) -> bool:
+        """Give `new` the memory of `old`, if that may be."""
+        last = self.found.get(new, new)
+        number = self.outputs.get(last)
+        if number is not None and self.carried.get(old) == number:
+            self.program.in_place.add(number)
+            return True
+        if old in self.donated:
+            given, taken = self.donated[old], self.program.taken
+            if number is None or number in taken or not self.program.donated.fits(given, number):
+                return False
+            taken[number] = self.donated.pop(old)
+            return True
+        if old in self.given or old in self.found:
+            return False
+        self.found[old] = last
+        return True
+
+
 def _update_in_place(program: Program) -> dict[Node, Node]:
     """Let results take the memory of values that nothing else reads; returns who gets whose.
 
-    Only that of a value that the program made, or one that a loop carries to the same place:
-    nothing else that it was given is to change.  A copy is dropped then, and a kernel built again.
+    A copy is dropped then, and a kernel built again.
     """
-    root_of, graph = program.fusion.root_of, program.graph
-    carried = {graph.inputs[i]: k for i, k in program.carried.items()}
-    fixed = {*graph.inputs, *map(root_of, graph.outputs)}
-    last_use: dict[Node, int] = {}
-    for i, step in enumerate(program.steps):
-        last_use.update(dict.fromkeys(map(root_of, step.reads_and_writes), i))
-    found: dict[Node, Node] = {}
-
-    def give(old: Node, new: Node) -> bool:
-        """Give `new` the memory of `old`, if that may be."""
-        last, number = found.get(new, new), carried.get(old)
-        if number is not None and last is root_of(graph.outputs[number]):
-            program.in_place.add(number)
-            return True
-        if old in fixed or old in found:
-            return False
-        found[old] = last
-        return True
-
+    root_of, heirs = program.fusion.root_of, _Heirs(program)
+    last_use, give = heirs.last_use, heirs.give
     steps: list[Step] = []
     for i, step in reversed(list(enumerate(program.steps))):
         if isinstance(step, KernelStep):
             values = [root_of(x) for x in step.built.values]
             if step.is_copy and len(values) == 2:
+                is_donated = values[0] in heirs.donated
                 if last_use[values[0]] == i and give(*values):
+                    steps += [replace(step, may_be_done=True)] if is_donated else []
                     continue
-                program.copied[values[1]] = _why_copied(values[0], last_use[values[0]] == i)
-            dying = [last_use[x] == i and (x in carried or x not in fixed) for x in values]
-            step = _overwriting(step, values, dying, give)
+                why = _why_copied(values[0], last_use[values[0]] == i, is_donated)
+                program.copied[values[1]] = why
+            step = _overwriting(step, i, values, heirs)
         if isinstance(step, ControlStep):
             operands = list(map(root_of, step.operands))
             for old, new in step.overwrites:
                 is_last = last_use[root_of(old)] == i and operands.count(root_of(old)) == 1
+                is_donated = root_of(old) in heirs.donated
                 if not (is_last and give(root_of(old), root_of(new))):
-                    program.copied[root_of(new)] = _why_copied(root_of(old), is_last)
+                    why = _why_copied(root_of(old), is_last, is_donated)
+                    program.copied[root_of(new)] = why
         steps.append(step)
     program.steps = steps[::-1]
+    return heirs.found
+
+
+def _last_uses(program: Program) -> dict[Node, int]:
+    """Return the last step that touches each value in memory."""
+    found: dict[Node, int] = {}
+    for i, step in enumerate(program.steps):
+        found.update(dict.fromkeys(map(program.fusion.root_of, step.reads_and_writes), i))
     return found
+
+
+def _take_over(program: Program, lives: Mapping[Node | Step, Life]) -> None:
+    """Let further results take the memory of donated inputs that were read before."""
+    graph, root_of = program.graph, program.fusion.root_of
+    free = program.donated.inputs.difference(program.taken.values())
+    if not free:
+        return
+    last_use = _last_uses(program)
+    roots = {k: root_of(x) for k, x in enumerate(graph.outputs) if k not in program.taken}
+    written = {k: lives[x].first for k, x in roots.items() if x in lives}
+    read = {i: last_use.get(graph.inputs[i], -1) for i in free}
+    program.taken.update(program.donated.matched(read, written))
 
 
 def _stream_results(program: Program) -> None:
@@ -372,27 +451,29 @@ def _stream_results(program: Program) -> None:
             program.steps[i] = replace(step, built=streaming(step.built, root_of, unread))
 
 
-def _why_copied(x: Node, is_last: bool) -> str:
+def _why_copied(x: Node, is_last: bool, is_donated: bool) -> str:
     """Say why a value that is updated is copied first."""
-    if isinstance(x.op, Input):
+    if isinstance(x.op, Input) and not is_donated:
         return "it is an argument, which keeps its value"
     return "its memory is taken" if is_last else "its old value is read again"
 
 
 def _overwriting(
-    step: KernelStep,
-    values: Sequence[Node],
-    dying: Sequence[bool],
-    give: Callable[[Node, Node], bool],
+    step: KernelStep, number: int, values: Sequence[Node], heirs: _Heirs
 ) -> KernelStep:
-    """Return a step whose kernel writes results over operands that are read for the last time."""
+    """Return a step whose kernel writes results over operands that are read for the last time.
+
+    Donated ones come first: the memory of a result that takes theirs is not made at all.
+    """
     kernel, over = step.built.kernel, step.built.over
     if step.once is None and not over:
         return step
     counts = Counter(values)
-    params = list(zip(kernel.params, values, dying, strict=True))
-    written = [(new.name, x) for new, x, _ in params if new.name in kernel.outputs]
-    spare = {old.name: x for old, x, is_last in params if is_last and counts[x] == 1}
+    params = list(zip(kernel.params, values, strict=True))
+    written = [(new.name, x) for new, x in params if new.name in kernel.outputs]
+    dying = [(old, x) for old, x in params if heirs.may_die(x, number) and counts[x] == 1]
+    dying.sort(key=lambda pair: pair[1] not in heirs.donated)
+    spare = {old.name: x for old, x in dying}
     if not spare:
         return step
     accesses = None if over else Accesses(kernel)
@@ -400,7 +481,7 @@ def _overwriting(
     for new, result in written:
         for old, operand in spare.items():
             may = accesses.may_overwrite(old, new) if accesses else (old, new) in over
-            if may and give(operand, result):
+            if may and heirs.give(operand, result):
                 pairs.append((old, new))
                 del spare[old]
                 break

@@ -1,7 +1,8 @@
-"""Updates of arrays that a loop carries, as scatters: those are done in place.
+"""Updates of arrays that a loop carries, or that are donated, as scatters: those are done in place.
 
-A slice that is put into an array is computed, outside of loops, as a choice at every element, which
-fuses with what stands around it.  In a loop that would touch the whole array in every step.
+A slice that is put into an array is computed, elsewhere, as a choice at every element, which fuses
+with what stands around it.  In a loop that would touch the whole array in every step, and of a
+donated one there is no need to.
 """
 
 from __future__ import annotations
@@ -26,24 +27,27 @@ from stax.verify import verified
 LARGER = 4
 
 
-def small_updates_as_scatters(graph: Graph, carried: Collection[int]) -> Graph:
-    """Return the body of a loop with small updates of inputs that it carries as scatters."""
-    growing = {graph.inputs[i] for i in carried}
+def small_updates_as_scatters(graph: Graph, inputs: Collection[int], kind: str) -> Graph:
+    """Return a graph with small updates of inputs that may be written over as scatters.
+
+    They are of a kind, carried ones of a loop or donated ones.
+    """
+    growing = {graph.inputs[i] for i in inputs}
     if not any(_is_small_update(node) for node in graph.nodes):
         return graph
 
-    def rule(node: Node, inputs: list[Any]) -> Any:
+    def rule(node: Node, operands: list[Any]) -> Any:
         updates = isinstance(node.op, Scatter | DynamicUpdateSlice) and node.inputs[0] in growing
         if updates:
             growing.add(node)
         if updates and _is_small_update(node):
             decided(
-                f"{node.op.name} of a carried array as a scatter, which can be in place",
+                f"{node.op.name} of a {kind} array as a scatter, which can be in place",
                 node.source,
             )
-            x, update, *starts = inputs
+            x, update, *starts = operands
             return _scattered(x, update, starts)
-        return bind(node.op, *inputs)
+        return bind(node.op, *operands)
 
     with Trace(graph.name, "prepare") as trace:
         args = [trace.input(x.type, x.label) for x in graph.inputs]

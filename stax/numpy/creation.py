@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from stax import types
-from stax.array import asarray as to_array
+from stax.array import asarray as to_array, copied
 from stax.errors import ArgumentError, ArgumentValueError, UnsupportedError
 from stax.extent import Extent
 from stax.numpy.arguments import array as one_array, arrays, inexact_operands, static_int
@@ -32,11 +32,11 @@ def asarray(
 ) -> Any:
     """Return `a` (nested lists, a NumPy array, a number) as an array, in `dtype` if given.
 
-    A Python number stays weak unless `dtype` is given.  `copy` changes nothing: what can change is
-    copied, and arrays never change.
+    A Python number stays weak unless `dtype` is given.  What can change is copied, and an array,
+    which never does, only if `copy`: the result stays when `a` is donated.
     """
     _check_order("asarray", order)
-    return to_array(a, dtype)
+    return copied(to_array(a, dtype)) if copy else to_array(a, dtype)
 
 
 def _check_order(name: str, order: Any) -> None:
@@ -58,7 +58,7 @@ def array(
 ) -> Any:
     """Return `object` as an array with at least `ndmin` axes; otherwise it is `asarray`."""
     _check_order("array", order)
-    result = to_array(object, dtype)
+    result = copied(to_array(object, dtype)) if copy else to_array(object, dtype)
     missing = ndmin - result.ndim
     return expand_dims(result, range(missing)) if missing > 0 else result
 
@@ -123,14 +123,18 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
 
 
 def copy(a: Any, order: Any = None) -> Any:
-    """Return `a`: arrays never change, so a copy would be the same array."""
+    """Return `a` as an array that stays when `a` is donated; memory is copied only where it must.
+
+    Arrays never change, so both may have the same.
+    """
     _check_order("copy", order)
-    return to_array(a)
+    return copied(to_array(a))
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
-    """Return `x` with its elements converted to `dtype`; `copy` changes nothing."""
-    return convert(one_array("astype", x), check_dtype(dtype))
+    """Return `x` with its elements converted to `dtype`, in an array of its own if `copy`."""
+    result = convert(one_array("astype", x), check_dtype(dtype))
+    return copied(result) if copy else result
 
 
 # --- counting ---

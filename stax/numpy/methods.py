@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stax import types
-from stax.array import Array
+from stax.array import Array, copied
 from stax.errors import ArgumentValueError, UnsupportedError
 from stax.extent import Extent
 from stax.numpy import (
@@ -50,14 +50,15 @@ def _transpose(self: Any, *axes: Any) -> Any:
 
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
-    """Return the elements converted to `dtype`; `copy` and `device` change nothing.
+    """Return the elements converted to `dtype`, in an array of its own if `copy`.
 
-    A complex number becomes a real one by its real part, and is true if any part is not 0.
+    `device` changes nothing.  A complex number becomes a real one by its real part, and is true if
+    any part is not 0.
     """
     wanted = types.float_dtype() if dtype is None else check_dtype(dtype)
     if types.is_complex(self.dtype) and types.is_bool(wanted):
         return truth(self)
-    return convert(self, wanted)
+    return copied(convert(self, wanted)) if copy else convert(self, wanted)
 
 
 def _flatten(self: Any, order: str = "C") -> Any:
@@ -66,8 +67,8 @@ def _flatten(self: Any, order: str = "C") -> Any:
 
 
 def _copy(self: Any) -> Any:
-    """Return the array: it never changes, so a copy would be the same array."""
-    return self
+    """Return an array of the same elements, which stays when this one is donated."""
+    return copied(self)
 
 
 def _clip(self: Any, min: Any = None, max: Any = None) -> Any:

@@ -9,7 +9,7 @@ registered class by its own function.
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -82,39 +82,55 @@ def tree_form(
     in_tree: TreeDef,
     out_tree: TreeDef,
     static: Sequence[tuple[int | str, Any]] = (),
-    donates: Callable[[int | str, int], bool] = lambda place, count: False,
+    donated: tuple[bool, ...] = (),
 ) -> CallForm | None:
     """The form of a call whose arguments, without the static ones, have the structure `in_tree`.
 
-    `static` are places (positions and names) with their values; `donates` tells for a place and
-    the number of positions whether it is given up. None for a call of too many steps.
+    `static` are places (positions and names) with their values; `donated` has a flag for each leaf
+    if any is given up. None for a call of too many steps.
     """
+    arguments: list[Step] = []
+    names: list[str] = []
+    count = 0
+    for place, subtree in _places(in_tree, static):
+        if type(place) is str:
+            names.append(place)
+        else:
+            count += 1
+        arguments += argument_steps(subtree) if subtree else [Step(STATIC, dict(static)[place])]
+    results = tuple(result_steps(out_tree))
+    if len(arguments) + len(results) > MOST_STEPS:
+        return None
+    flat = not names and all(step.kind == LEAF for step in arguments)
+    return CallForm(count, results, tuple(names), () if flat else tuple(arguments), donated)
+
+
+def donated_leaves(
+    in_tree: TreeDef,
+    static: Sequence[tuple[int | str, Any]],
+    donates: Callable[[int | str, int], bool],
+) -> tuple[bool, ...]:
+    """A flag for each leaf of a call, or none where nothing is given up; `donates` tells for a
+    place and the number of positions whether what stands there is."""
+    places = list(_places(in_tree, static))
+    count = sum(type(place) is int for place, _ in places)
+    found = [donates(place, count) for place, t in places if t for _ in range(t.num_leaves)]
+    return tuple(found) if any(found) else ()
+
+
+def _places(
+    in_tree: TreeDef, static: Sequence[tuple[int | str, Any]]
+) -> Iterator[tuple[int | str, TreeDef | None]]:
+    """The positions of a call and then its names, sorted, each with the structure that stands
+    there, or None for a static argument."""
     given, named = in_tree.children()
     fixed = dict(static)
     count = len(given.children()) + sum(type(place) is int for place in fixed)
     node: Any = named.node_data()
     trees = iter([*given.children(), *named.children()])
     names = sorted([*node[1], *(place for place in fixed if type(place) is str)])
-    arguments: list[Step] = []
-    donated: list[bool] = []
     for place in (*range(count), *names):
-        if place in fixed:
-            arguments.append(Step(STATIC, fixed[place]))
-            continue
-        subtree = next(trees)
-        arguments += argument_steps(subtree)
-        donated += [donates(place, count)] * subtree.num_leaves
-    results = tuple(result_steps(out_tree))
-    if len(arguments) + len(results) > MOST_STEPS:
-        return None
-    flat = not names and all(step.kind == LEAF for step in arguments)
-    return CallForm(
-        count,
-        results,
-        tuple(names),
-        () if flat else tuple(arguments),
-        tuple(donated) if any(donated) else (),
-    )
+        yield place, None if place in fixed else next(trees)
 
 
 def argument_steps(treedef: TreeDef) -> list[Step]:

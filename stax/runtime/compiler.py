@@ -7,7 +7,7 @@ with symbolic lengths gets its extents and its results' shapes at each call.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,12 +41,13 @@ class CompiledProgram:
         code: Lowered | None,
         held: Sequence[Array] = (),
         memory_budget: int | None = None,
+        donated: Collection[int] = (),
     ) -> None:
         self.graph = graph
         self.held = held
         self.module = module = load_object(kept.code, ["program"])
         self._code = code  # None for a program that was found on disk
-        self._memory_budget = memory_budget
+        self._asked = memory_budget, donated
         self.is_static = code is None or _is_static(code)
         context = None if code is None else _context_of(code.program)
         self.options: dict[str, Any] = {
@@ -54,7 +55,10 @@ class CompiledProgram:
             "release_gil": kept.release_gil,
             "context": context,
         }
+        # Which results may be written over which donated inputs.
+        self.taken = kept.taken if self.is_static else ()
         if code is None or self.is_static:
+            self.options["taken"] = self.taken
             types = graph.input_types, graph.output_types
             self._call: Any = Executable(module, *types, **self.options)
         else:
@@ -65,17 +69,22 @@ class CompiledProgram:
     def lowered(self) -> Lowered:
         """How the program computes; found out now, if it was on disk."""
         if self._code is None:
-            self._code = lowered(self.graph, self._memory_budget)
+            self._code = lowered(self.graph, *self._asked)
         return self._code
 
-    def run(self, values: Sequence[np.ndarray]) -> list[Array]:
+    def run(
+        self, values: Sequence[np.ndarray], given: Sequence[np.ndarray | None] = ()
+    ) -> list[Array]:
         """Run the program on arrays of its input types, captures included.
 
-        Raises InternalError for a bounds check that does not hold.
+        `given` has for each result an array that it is to be in, or None; only those in `taken` may
+        be given, and only the input that they take the memory of.  Raises InternalError for a
+        bounds check that does not hold.
         """
         every = [*values, *map(value_of, self.held)]
+        inputs = [np.ascontiguousarray(v).reshape(np.shape(v)) for v in every]
         try:
-            results = self._call([np.ascontiguousarray(v).reshape(np.shape(v)) for v in every])
+            results = self._call(inputs, given) if given else self._call(inputs)
         except ProgramError as error:
             checked = () if self._code is None else self._code.checked
             if not 0 < error.status <= len(checked):
@@ -182,30 +191,39 @@ def _evaluated(shape: Shape, lengths: dict[str, int]) -> tuple[int, ...]:
     return tuple(e.evaluate(lengths) if isinstance(e, Extent) else e for e in shape)
 
 
-def lowered(graph: Graph, memory_budget: int | None = None) -> Lowered:
+def lowered(
+    graph: Graph, memory_budget: int | None = None, donated: Collection[int] = ()
+) -> Lowered:
     """Lower a graph for this machine; raises LoweringError."""
-    return generate(lower_graph(graph, memory_budget), target(), libraries.slot)
+    return generate(lower_graph(graph, memory_budget, donated), target(), libraries.slot)
 
 
-def module_text(graph: Graph, memory_budget: int | None = None) -> str:
+def module_text(
+    graph: Graph, memory_budget: int | None = None, donated: Collection[int] = ()
+) -> str:
     """Return the LLVM text of a graph."""
-    return lowered(graph, memory_budget).text
+    return lowered(graph, memory_budget, donated).text
 
 
-def compile_graph(graph: Graph, memory_budget: int | None = None) -> CompiledProgram:
-    """Compile a graph; raises LoweringError for an op without a lowering."""
+def compile_graph(
+    graph: Graph, memory_budget: int | None = None, donated: Collection[int] = ()
+) -> CompiledProgram:
+    """Compile a graph, of which some inputs are `donated`: results may be written over them.
+
+    Raises LoweringError for an op without a lowering.
+    """
     graph, held = hoisted(graph)
-    name = program_cache.name_of(graph, memory_budget)
+    name = program_cache.name_of(graph, memory_budget, donated)
     kept = None if name is None else program_cache.load(name)
     code = None
     if kept is None:
-        code = lowered(graph, memory_budget)
+        code = lowered(graph, memory_budget, donated)
         is_kept = name is not None and _is_static(code) and not code.program.host_steps
         kept = _kept(code, emit_object(code.text, is_kept=not is_kept))
         if name is not None and is_kept:
             program_cache.store(name, kept)
     libraries.require(*kept.slots)
-    return CompiledProgram(graph, kept, code, held, memory_budget)
+    return CompiledProgram(graph, kept, code, held, memory_budget, donated)
 
 
 def _is_static(code: Lowered) -> bool:
@@ -222,4 +240,5 @@ def _kept(code: Lowered, object_code: bytes) -> KeptProgram:
         or program.bytes_moved >= RELEASE_GIL_FROM
         or "PyGILState_Ensure" in code.slots
     )
-    return KeptProgram(object_code, code.slots, program.call_arena_bytes, release_gil)
+    taken = tuple(program.taken.items())
+    return KeptProgram(object_code, code.slots, program.call_arena_bytes, release_gil, taken)

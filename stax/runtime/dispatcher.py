@@ -107,6 +107,7 @@ class VariantTable(ctypes.Structure):
         ("n_results", ctypes.c_int64),
         ("result_stack", ctypes.c_int64),
         ("donated", ctypes.c_void_p),
+        ("taken", ctypes.c_void_p),
     )
 
 
@@ -175,7 +176,8 @@ def with_tables(text: str) -> str:
 class Program:
     """A compiled program with everything a call needs. `input_types` and `output_types` have a
     `dtype` and a `shape`; `module` keeps the code at `address` in memory; `context` is a table of
-    its own (see libraries), where it needs one."""
+    its own (see libraries), where it needs one; `taken` are the numbers of results and of the
+    inputs that each may be written over, if those are given up."""
 
     address: int
     input_types: tuple[Any, ...]
@@ -187,6 +189,7 @@ class Program:
     module: CompiledModule | None = None
     context: libraries.Context | None = None
     form: CallForm = field(default_factory=lambda: CallForm(0, ()))
+    taken: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(
@@ -202,6 +205,7 @@ class Program:
         form: CallForm | None = None,
         release_gil: bool = False,
         context: libraries.Context | None = None,
+        taken: Sequence[tuple[int, int]] = (),
     ) -> Program:
         """From an address, or from the function `name` of a module."""
         module = None if isinstance(program, int) else program
@@ -216,6 +220,7 @@ class Program:
             module,
             context,
             form or flat_form(len(input_types), len(output_types)),
+            tuple(taken),
         )
 
     @property
@@ -239,6 +244,9 @@ class Variant:
         self._arguments = _table(StepTable, list(map(self._step, form.arguments)))
         self._results = _table(StepTable, list(map(self._step, form.results)))
         self._donated = (ctypes.c_int8 * max(1, len(form.donated)))(*form.donated)
+        taken = dict(program.taken)
+        over = [taken.get(k, -1) for k in range(len(program.output_types))]
+        self._taken = (ctypes.c_int64 * max(1, len(over)))(*over)
         self.table = self._fill()
 
     def _dims(self, shape: Sequence[int]) -> int:
@@ -287,6 +295,7 @@ class Variant:
             n_results=len(form.results),
             result_stack=form.result_stack,
             donated=ctypes.addressof(self._donated) if form.donated else None,
+            taken=ctypes.addressof(self._taken) if program.taken else None,
         )
 
 
@@ -394,7 +403,8 @@ def array_function(table: EntryTable) -> Callable[..., Any]:
 
 def ndarray_function(variant: Variant) -> Callable[..., Any]:
     """The native call over exact ndarrays: `f(*inputs)` gives a list of results, or the status of
-    the program as an int. Only where `available()`."""
+    the program as an int. After the inputs it may be given, for each result of a program that
+    writes some over inputs, the ndarray to write or None. Only where `available()`."""
     table = EntryTable(first=ctypes.addressof(variant.table))
     table.owner = variant
     return _native().function("stax_call_ndarrays", table)

@@ -8,6 +8,7 @@ the use of what was found in it.
 TEXT = """
 declare double @PyFloat_AsDouble(ptr)
 declare i64 @PyLong_AsLongLongAndOverflow(ptr, ptr)
+declare i32 @PyCapsule_IsValid(ptr, ptr)
 
 ; Whether kernels can read an ndarray as it is: its dtype, shape and layout are those of the leaf.
 define internal i1 @ndarray_fits(ptr %leaf, ptr %x) {
@@ -255,6 +256,88 @@ skip:
 exit:
   %once = load i1, ptr %once.p
   ret i1 %once
+}
+
+; Whether nothing but an array refers to an ndarray, whose memory is its own or a recycled block.
+define internal i1 @is_private(ptr %x) {
+entry:
+  ; The lower half of the count, as every target here is little-endian.
+  %count = load i32, ptr %x
+  %alone = icmp eq i32 %count, 1
+  %base.p = getelementptr i8, ptr %x, i64 48
+  %base = load ptr, ptr %base.p
+  %no.base = icmp eq ptr %base, null
+  br i1 %alone, label %look, label %no
+look:
+  br i1 %no.base, label %own, label %based
+own:
+  %flags.p = getelementptr i8, ptr %x, i64 64
+  %flags = load i32, ptr %flags.p
+  ; NPY_ARRAY_OWNDATA
+  %owns = and i32 %flags, 4
+  %owned = icmp ne i32 %owns, 0
+  ret i1 %owned
+based:
+  %valid = call i32 @PyCapsule_IsValid(ptr %base, ptr @block_name)
+  %is.block = icmp ne i32 %valid, 0
+  ret i1 %is.block
+no:
+  ret i1 false
+}
+
+; Takes the ndarrays out of donated arrays that results are to be written over, and deletes those
+; arrays: a program may end half way. Of other results %objects is null afterwards.
+define internal void @take_over(ptr %table, ptr %v, ptr %leaves, ptr %values, ptr %objects) {
+entry:
+  %n = field %Variant %v, n_outputs
+  %taken = field %Variant %v, taken
+  %donated = field %Variant %v, donated
+  %class = field %Entry %table, array_class
+  %value.o = field %Entry %table, value_offset
+  %none = field %Process @stax_process, none
+  %nothing = icmp eq ptr %taken, null
+  br i1 %nothing, label %exit, label %loop
+loop:
+  %k = phi i64 [0, %entry], [%next, %fresh], [%next, %take]
+  %end = icmp eq i64 %k, %n
+  br i1 %end, label %exit, label %look
+look:
+  %next = add i64 %k, 1
+  %object.p = getelementptr ptr, ptr %objects, i64 %k
+  %i.p = getelementptr i64, ptr %taken, i64 %k
+  %i = load i64, ptr %i.p
+  %is.over = icmp sge i64 %i, 0
+  %may = icmp ne ptr %donated, null
+  %some = and i1 %is.over, %may
+  br i1 %some, label %given, label %fresh
+given:
+  %flag.p = getelementptr i8, ptr %donated, i64 %i
+  %flag = load i8, ptr %flag.p
+  %gives = icmp ne i8 %flag, 0
+  %x.p = getelementptr ptr, ptr %leaves, i64 %i
+  %x = load ptr, ptr %x.p
+  %x.class.p = getelementptr i8, ptr %x, i64 8
+  %x.class = load ptr, ptr %x.class.p
+  %is.array = icmp eq ptr %x.class, %class
+  %candidate = and i1 %gives, %is.array
+  br i1 %candidate, label %array, label %fresh
+array:
+  %value.p = getelementptr ptr, ptr %values, i64 %i
+  %value = load ptr, ptr %value.p
+  %private = call i1 @is_private(ptr %value)
+  br i1 %private, label %take, label %fresh
+take:
+  ; The reference of the array is that of the result now.
+  %slot = getelementptr i8, ptr %x, i64 %value.o
+  call void @Py_IncRef(ptr %none)
+  store ptr %none, ptr %slot
+  store ptr %value, ptr %object.p
+  br label %loop
+fresh:
+  store ptr null, ptr %object.p
+  br label %loop
+exit:
+  ret void
 }
 
 ; Deletes the donated arrays, after their last use.

@@ -140,8 +140,9 @@ exit:
   ret void
 }
 
-; Allocates the results into %objects and runs the program. Returns its status; on any status but 0
-; the results are gone. -1 with a Python error set: memory ran out, or the program left an error.
+; Allocates the results into %objects and runs the program; of one that may write results over
+; inputs, those that %objects has already are used. Returns its status; on any status but 0 the
+; results are gone. -1 with a Python error set: memory ran out, or the program left an error.
 define internal i32 @execute(ptr %variant, ptr %inputs, ptr %objects) noinline {
 entry:
   %outputs = field %Variant %variant, outputs
@@ -150,20 +151,31 @@ entry:
   %flags = field %Variant %variant, flags
   %slots = add i64 %n, 1
   %pointers = alloca ptr, i64 %slots, align 16
+  %taken = field %Variant %variant, taken
+  %takes = icmp ne ptr %taken, null
   %any = icmp sgt i64 %n, 0
   br i1 %any, label %result, label %arena
 result:
   %i = phi i64 [0, %entry], [%i.next, %stored]
+  %object.p = getelementptr ptr, ptr %objects, i64 %i
+  br i1 %takes, label %look, label %make
+look:
+  %there = load ptr, ptr %object.p
+  %is.there = icmp ne ptr %there, null
+  br i1 %is.there, label %stored, label %make
+make:
   %output = getelementptr %Output, ptr %outputs, i64 %i
-  %x = call ptr @new_result(ptr %output)
-  %failed = icmp eq ptr %x, null
+  %made = call ptr @new_result(ptr %output)
+  store ptr %made, ptr %object.p
+  %failed = icmp eq ptr %made, null
   br i1 %failed, label %drop.some, label %stored
 drop.some:
-  call void @drop(ptr %objects, i64 %i)
+  ; All of them are there, or null, where some may be.
+  %known = select i1 %takes, i64 %n, i64 %i
+  call void @drop(ptr %objects, i64 %known)
   ret i32 -1
 stored:
-  %object.p = getelementptr ptr, ptr %objects, i64 %i
-  store ptr %x, ptr %object.p
+  %x = phi ptr [%there, %look], [%made, %make]
   %data.p = getelementptr i8, ptr %x, i64 16
   %data = load ptr, ptr %data.p
   %pointer.p = getelementptr ptr, ptr %pointers, i64 %i
@@ -372,6 +384,7 @@ run:
   call void @fill_constants(ptr %v, ptr %constants)
   %n.outputs = field %Variant %v, n_outputs
   %objects = alloca ptr, i64 %n.outputs, align 16
+  call void @take_over(ptr %table, ptr %v, ptr %leaves, ptr %values, ptr %objects)
   %flags = field %Variant %v, flags
   %release.flag = and i64 %flags, 1
   %holds = icmp ne i64 %release.flag, 0
@@ -458,13 +471,45 @@ raise:
   ret ptr null
 }
 
+; The ndarrays that the caller wants results in, each None or one; null where it gives none.
+define internal void @fill_given(ptr %v, ptr %given, i64 %some, ptr %objects) {
+entry:
+  %n = field %Variant %v, n_outputs
+  %none = field %Process @stax_process, none
+  %gives = icmp ne i64 %some, 0
+  br label %loop
+loop:
+  %k = phi i64 [0, %entry], [%next, %set]
+  %end = icmp eq i64 %k, %n
+  br i1 %end, label %exit, label %look
+look:
+  %next = add i64 %k, 1
+  %object.p = getelementptr ptr, ptr %objects, i64 %k
+  br i1 %gives, label %read, label %set
+read:
+  %x.p = getelementptr ptr, ptr %given, i64 %k
+  %x = load ptr, ptr %x.p
+  %is.none = icmp eq ptr %x, %none
+  %known = select i1 %is.none, ptr null, ptr %x
+  call void @Py_IncRef(ptr %known)
+  br label %set
+set:
+  %object = phi ptr [null, %look], [%known, %read]
+  store ptr %object, ptr %object.p
+  br label %loop
+exit:
+  ret void
+}
+
 ; PyObject* call(PyObject* self, PyObject* const* args, Py_ssize_t n), over exact ndarrays whose
-; number and types the caller vouches for. A list of ndarrays, or the status as an int.
-define ptr @stax_call_ndarrays(ptr %self, ptr %args, i64 %n) {
+; number and types the caller vouches for. A list of ndarrays, or the status as an int. Behind the
+; inputs may come, for each result of a program that writes some over inputs, an ndarray or None.
+define ptr @stax_call_ndarrays(ptr %self, ptr %args, i64 %n.given) {
 entry:
   %table.p = getelementptr i8, ptr %self, i64 16
   %table = load ptr, ptr %table.p
   %v = load ptr, ptr %table
+  %n = field %Variant %v, n_leaves
   %n.constants = field %Variant %v, n_constants
   %n.all = add i64 %n, %n.constants
   %inputs = alloca ptr, i64 %n.all, align 16
@@ -472,9 +517,16 @@ entry:
   %objects = alloca ptr, i64 %n.outputs, align 16
   %constants = getelementptr ptr, ptr %inputs, i64 %n
   call void @fill_constants(ptr %v, ptr %constants)
+  %taken = field %Variant %v, taken
+  %takes = icmp ne ptr %taken, null
+  br i1 %takes, label %over, label %input
+over:
+  %given = getelementptr ptr, ptr %args, i64 %n
+  %more = sub i64 %n.given, %n
+  call void @fill_given(ptr %v, ptr %given, i64 %more, ptr %objects)
   br label %input
 input:
-  %i = phi i64 [0, %entry], [%i.next, %input.set]
+  %i = phi i64 [0, %entry], [0, %over], [%i.next, %input.set]
   %filled = icmp eq i64 %i, %n
   br i1 %filled, label %run, label %input.set
 input.set:

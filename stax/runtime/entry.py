@@ -170,6 +170,7 @@ def add_variant(
     arena_bytes: int = 0,
     release_gil: bool = False,
     context: Context | None = None,
+    taken: Sequence[tuple[int, int]] = (),
 ) -> None:
     """Add a compiled program to an entry. Types are compared by identity; see Executable for the
     other arguments."""
@@ -185,5 +186,6 @@ def add_variant(
             form=form,
             release_gil=release_gil,
             context=context,
+            taken=taken,
         )
     )

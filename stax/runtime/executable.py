@@ -46,7 +46,7 @@ class Executable:
     64-byte aligned and private to the call, at outputs[number of outputs]. `release_gil` lets other
     Python threads run meanwhile: for programs that take longer than about 10 microseconds.
     `context` is a table of its own for a program that needs one. Results are fresh read-only
-    arrays.
+    arrays; those in `taken`, with the inputs that they may be written over, may be given.
     """
 
     __slots__ = ("_call", "_dtypes", "_shapes", "_variant", "program")
@@ -63,6 +63,7 @@ class Executable:
         arena_bytes: int = 0,
         release_gil: bool = False,
         context: Context | None = None,
+        taken: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.program = Program.of(
             program,
@@ -74,15 +75,19 @@ class Executable:
             arena_bytes=arena_bytes,
             release_gil=release_gil,
             context=context,
+            taken=taken,
         )
         self._dtypes = tuple(storage(t.dtype) for t in input_types)
         self._shapes = tuple(tuple(t.shape) for t in input_types)
         self._variant = Variant(self.program)
         self._call = ndarray_call(self._variant)
 
-    def __call__(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The program's results. Raises TypeError for inputs of other types, ProgramError when the
-        program ends with a status, and whatever exception the program left."""
+    def __call__(
+        self, inputs: Sequence[np.ndarray], given: Sequence[np.ndarray | None] = ()
+    ) -> list[np.ndarray]:
+        """The program's results, in the ndarrays that are `given` for some. Raises TypeError for
+        inputs of other types, ProgramError when the program ends with a status, and whatever
+        exception the program left."""
         if len(inputs) != len(self._dtypes):
             self._refuse_count(inputs)
         for x, dtype, shape in zip(inputs, self._dtypes, self._shapes, strict=True):
@@ -93,7 +98,7 @@ class Executable:
                 or not x.flags.c_contiguous
             ):
                 self._refuse(inputs)
-        results = self._call(*inputs)
+        results = self._call(*inputs, *given)
         if type(results) is int:
             raise ProgramError(results)
         return results
@@ -161,9 +166,13 @@ class _PythonCall:
             *self._program.extents
         )
 
-    def __call__(self, *inputs: np.ndarray) -> Any:
-        program = self._program
-        results = [memory.empty(tuple(t.shape), storage(t.dtype)) for t in program.output_types]
+    def __call__(self, *arrays: Any) -> Any:
+        program, count = self._program, len(self._program.input_types)
+        inputs, given = arrays[:count], arrays[count:] or (None,) * len(program.output_types)
+        results = [
+            memory.empty(tuple(t.shape), storage(t.dtype)) if x is None else x
+            for t, x in zip(program.output_types, given, strict=True)
+        ]
         arena = memory.Arena(program.arena_bytes) if program.arena_bytes else None
         sources = [*_addresses(inputs), *self._constants]
         targets = [*_addresses(results), arena.address if arena else 0]

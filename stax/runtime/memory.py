@@ -13,6 +13,7 @@ import functools
 import math
 import os
 import sys
+import sysconfig
 from typing import Any
 
 import numpy as np
@@ -257,7 +258,7 @@ def _block_type(nbytes: int) -> type[ctypes.Array[ctypes.c_char]]:
     def give_back(self: ctypes.Array[ctypes.c_char]) -> None:
         release(ctypes.addressof(self))
 
-    return type("Block", (ctypes.c_char * nbytes,), {"__del__": give_back})
+    return type("Block", (ctypes.c_char * nbytes,), {"__del__": give_back, "is_recycled": True})
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -270,6 +271,33 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         raise MemoryError(f"cannot allocate {nbytes} bytes for an array {dtype}{list(shape)}")
     block: Any = _block_type(nbytes).from_address(address)
     return np.ndarray(shape, dtype, block)
+
+
+_is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
+)
+
+
+def _count(arrays: list[np.ndarray], i: int) -> int:
+    return sys.getrefcount(arrays[i])
+
+
+@once
+def _alone() -> int:
+    """What is counted of an array that only a list refers to; 0 where counts say little."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or not hasattr(sys, "getrefcount"):
+        return 0
+    return _count([np.empty(1)], 0)
+
+
+def is_private(arrays: list[np.ndarray], i: int) -> bool:
+    """Say whether only the list refers to an array, whose memory is its own or a recycled block."""
+    base = arrays[i].base
+    if base is None:
+        is_own = arrays[i].flags.owndata
+    else:
+        is_own = hasattr(base, "is_recycled") or bool(_is_capsule(base, b"stax.block"))
+    return is_own and _count(arrays, i) == _alone()
 
 
 def taken(address: int, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -5,6 +5,10 @@ instead of the features of this CPU, parallel loops on their caller instead of a
 futexes, and calls from Python by ctypes instead of native ones that know how its objects are laid
 out.  Half precision is here too: CPUs without instructions for it call two functions, which are
 part of some C compilers' libraries and not of every process.
+
+Results have the bits of those of the other path but for the NaNs: which one of two NaNs a product
+or a sum gives, and with which sign, depends on the instructions (IEEE 754 leaves it open), so
+`signbit` of a NaN that was computed is nothing to rely on.
 """
 
 from __future__ import annotations

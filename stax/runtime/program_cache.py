@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
 from pathlib import Path
@@ -35,19 +35,21 @@ from stax.types import ArrayType, KeyType, TupleType
 @dataclass(frozen=True)
 class KeptProgram:
     """The object code of a program, the slots of the context table that it uses, the scratch memory
-    that its caller provides, and whether other Python threads run meanwhile."""
+    that its caller provides, whether other Python threads run meanwhile, and which results may be
+    written over which donated inputs."""
 
     code: bytes
     slots: tuple[str, ...]
     arena_bytes: int
     release_gil: bool
+    taken: tuple[tuple[int, int], ...] = ()
 
 
 class _NotWritable(Exception):
     """A graph has something that text cannot stand for."""
 
 
-def name_of(graph: Graph, memory_budget: int | None) -> str | None:
+def name_of(graph: Graph, memory_budget: int | None, donated: Collection[int] = ()) -> str | None:
     """Return the name under which the program of a graph is kept, if it can be."""
     # Whoever has the passes verified wants them to run.
     if object_cache() is None or config.verify or config.check != "none" or config.watches():
@@ -56,7 +58,8 @@ def name_of(graph: Graph, memory_budget: int | None) -> str | None:
         text, files = "\n".join(_lines(graph)), _files()
     except (_NotWritable, OSError):  # a package that is not a folder of files
         return None
-    return digest(dependences(), files, repr(config.key()), repr(memory_budget), text)
+    options = repr((memory_budget, sorted(donated)))
+    return digest(dependences(), files, repr(config.key()), options, text)
 
 
 def load(name: str) -> KeptProgram | None:
@@ -67,7 +70,8 @@ def load(name: str) -> KeptProgram | None:
         return None
     head, _, code = data.partition(b"\n")
     told = json.loads(head)
-    return KeptProgram(code, tuple(told["slots"]), told["arena_bytes"], told["release_gil"])
+    told["slots"], told["taken"] = tuple(told["slots"]), tuple(map(tuple, told["taken"]))
+    return KeptProgram(code, **told)
 
 
 def store(name: str, program: KeptProgram) -> None:

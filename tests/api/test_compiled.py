@@ -309,3 +309,14 @@ def test_dtypes() -> None:
         x = snp.ones(5, dtype)
         out = stax.jit(lambda x: (x, x == x))(x)
         assert (out[0].dtype, out[1].dtype) == (x.dtype, types.bool_)
+
+
+def test_tangents_of_integers_are_arguments_of_compiled_programs() -> None:
+    nothing = np.zeros(3, types.float0)
+    f = stax.jit(lambda x, t: x["f"] - t["f"])
+    leaves = {"f": X, "i": np.arange(3)}
+    tangent = stax.grad(lambda x: (x["f"] * x["i"]).sum(), allow_int=True)(leaves)
+    for _ in range(3):
+        assert f(leaves, tangent).tolist() == [1.0, 1.0, 1.0]
+        assert f(leaves, {"f": X, "i": nothing}).tolist() == [0.0, 0.0, 0.0]
+    assert all(variant.program is not None for variant in f.variants())

@@ -64,8 +64,8 @@ def shifted(kernel: ir.Kernel, kind: Any, step: int) -> ir.Kernel:
 def broken_by(monkeypatch: Any, change: Callable[[ir.Kernel], ir.Kernel]) -> None:
     """Let the compiler make a mistake in every kernel."""
 
-    def changed(graph: Any, budget: Any = None) -> Program:
-        program = lower_graph(graph, budget)
+    def changed(graph: Any, budget: Any = None, donated: Any = ()) -> Program:
+        program = lower_graph(graph, budget, donated)
         program.steps = [
             replace(s, built=replace(s.built, kernel=change(s.built.kernel)))
             if isinstance(s, KernelStep)
@@ -161,8 +161,8 @@ def test_a_wrong_index_in_a_loop(name: str, checks: Any, monkeypatch: Any) -> No
         monkeypatch.setattr("stax.lowering.lanes.MOST_OPERATIONS", 0)
     kinds: list[str] = []
 
-    def changed(graph: Any, budget: Any = None) -> Program:
-        program = lower_graph(graph, budget)
+    def changed(graph: Any, budget: Any = None, donated: Any = ()) -> Program:
+        program = lower_graph(graph, budget, donated)
         kinds.extend(type(step).__name__ for step in program.steps)
         for part in program.parts:
             part.steps = [_moved(s) for s in part.steps]

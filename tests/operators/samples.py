@@ -88,6 +88,7 @@ REASONS: dict[str, str] = {
     "io_callback": "is to be called as often as written; see tests/api/test_callbacks.py",
     "patches": "is put in by lowering, after every transform",
     "fourier_pass": "is put in by lowering, after every transform",
+    "returned": "is put in by lowering, after every transform",
     "array": "holds an array by its identity; see tests/test_custom_closures.py",
     "loggamma_real": "its derivative has none; see tests/scipy/test_special_complex.py",
     "loggamma_imag": "its derivative has none; see tests/scipy/test_special_complex.py",

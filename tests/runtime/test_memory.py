@@ -110,3 +110,15 @@ def test_threads_never_share_a_block() -> None:
     for worker in workers:
         worker.join()
     assert not wrong
+
+
+def test_memory_that_only_one_list_refers_to() -> None:
+    for shape in ((3,), LARGE):
+        arrays = [memory.empty(shape, FLOAT)]
+        assert memory.is_private(arrays, 0)
+        seen = arrays[0][1:]
+        assert not memory.is_private(arrays, 0)
+        assert not memory.is_private([seen], 0)
+        del seen
+        assert memory.is_private(arrays, 0)
+    assert not memory.is_private([np.frombuffer(bytes(8), FLOAT)], 0)

@@ -109,13 +109,21 @@ def test_programs_that_differ_have_different_names() -> None:
 def test_names_hold_what_else_a_program_depends_on(monkeypatch: Any) -> None:
     graph = stax.make_graph(snp.sin)(X)
     names = {program_cache.name_of(graph, None), program_cache.name_of(graph, 1000)}
+    names.add(program_cache.name_of(graph, None, [0]))
     with stax.default_matmul_precision("highest"):
         names.add(program_cache.name_of(graph, None))
     monkeypatch.setattr(program_cache, "_files", lambda: "others")
     names.add(program_cache.name_of(graph, None))
     monkeypatch.setattr(program_cache, "dependences", lambda: "another machine")
     names.add(program_cache.name_of(graph, None))
-    assert len(names) == 5
+    assert len(names) == 6
+
+
+def test_what_results_are_written_over_is_kept() -> None:
+    graph = stax.make_graph(lambda x, y: (y * 2.0, x - 1.0))(X, X)
+    made = [compiler.compile_graph(graph, None, [0, 1]) for _ in range(2)]
+    assert made[0].taken == made[1].taken and dict(made[0].taken) == {0: 1, 1: 0}
+    assert made[1]._code is None
 
 
 @dataclass(frozen=True, eq=False)
