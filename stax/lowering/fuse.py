@@ -11,7 +11,7 @@ computed again there when that is cheaper than storing and loading it, else it i
 
 Regions are numbered in levels, each above the levels of all it reads, so joining one never makes a
 cycle and the whole pass is linear: a node looks only at its operands and at a bounded number of
-open regions.
+open regions.  Between the levels of large nests there is room for those of small ones.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from stax.operators.index import Scatter
 from stax.operators.random import Draw, RandomFoldIn
 from stax.operators.reduce import ArgExtreme
 from stax.operators.reshape import Reshape, Transpose
-from stax.operators.shape import Iota
+from stax.operators.shape import Iota, Pad
 from stax.types import Shape, TupleType
 
 # Prices in simple operations per element; a load counts as one.
@@ -65,6 +65,9 @@ REGION_LIMIT = 64
 WEIGHTS = {MATH_PRICE: 5, RANDOM_PRICE: 12, SLOW_PRICE: 5}  # of nodes, by price
 REGION_READS = 24
 OPEN_REGIONS = 4
+# Points of a nest from which on its level is a multiple of a number, so that what follows from
+# smaller ones of the levels between can still join it.
+LARGE_NEST, LEVELS = 1 << 15, 8
 
 _MATH = frozenset(ir.MATH)
 
@@ -145,6 +148,9 @@ def price(op: Op) -> int:
             return UNBOUNDED
         case Draw() | RandomFoldIn():
             return RANDOM_PRICE
+        case Pad(config):  # between spread elements, an index is divided
+            spread_out = [n for _, _, n in config if not isinstance(n, int) or n]
+            return 1 + 2 * DIVISION_PRICE * len(spread_out)
         case _:
             return 1
 
@@ -261,7 +267,7 @@ class Fusion:
             self.price[x] if self.price[x] <= limit or x not in self.home else 1
             for x in node.inputs
         )
-        self.price[node] = 1 + sum(prices)
+        self.price[node] = price(node.op) + sum(prices)
         self.level[node] = max((self.level[x] for x in node.inputs), default=0)
         if self.price[node] > 2 * RECOMPUTE_LIMIT:
             self._give_home(node)
@@ -298,6 +304,8 @@ class Fusion:
                 apart = region, obstacle
         reads = self._reads_at(node, nest_index(node))
         level = 1 + max((self.level[r.source] for r in reads), default=0)
+        if static_size(shape) >= LARGE_NEST:
+            level = -(-level // LEVELS) * LEVELS
         region = Region(len(self.regions), level, shape, apart=apart)
         self.regions.append(region)
         self._open[shape].append(region)

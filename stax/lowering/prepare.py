@@ -20,7 +20,9 @@ from stax.graph import Constant, Graph, Input, Node, Project, multiple
 from stax.interpreters.interpret import inline, interpret
 from stax.interpreters.lengths import numbered
 from stax.interpreters.simplify import simplify
+from stax.lowering.choices import as_choice
 from stax.lowering.decisions import decided
+from stax.lowering.donated import Donated, Returned
 from stax.lowering.element import is_unit, static_size
 from stax.lowering.gemm import Laid, exact_float, laid_out
 from stax.lowering.keys import keys_as_numbers
@@ -50,6 +52,7 @@ from stax.types import (
     ArrayType,
     accumulator,
     bool_,
+    float0,
     float32,
     int32,
     int64,
@@ -64,20 +67,24 @@ LONG_SUM = 4
 COMPILED = frozenset(d for d in NUMERIC if not is_complex(d))
 
 
-def prepare(graph: Graph, known: int = 0, outside: bool = True) -> Graph:
+def prepare(
+    graph: Graph, known: int = 0, outside: bool = True, donated: Donated | None = None
+) -> Graph:
     """Return `graph` in the form that `fuse` takes; raises LoweringError where there is none.
 
     Lengths that its loops find are numbered from `known` on, in graphs that they hold as well.
     Work is taken out of loops only if it may be done `outside`, where it needs more memory.
+    `donated` are inputs that results may be written over.
     """
     # Rewriting opens identities across what were boundaries, and an identity may turn an output
     # into an input, so outputs get memory of their own last.
     parts = split_complex(graph)
     whole = keys_as_numbers(_flat(work_outside(parts) if outside else parts))
     flat = simplify(undo_transposes(simplify(whole)))
+    flat = small_updates_as_scatters(flat, donated.usable, "donated") if donated else flat
     flat, known = numbered(flat, known), known + len(flat.opens)
     laid = laid_out(_with_bodies(simplify(split_reductions(flat)), known, outside))
-    prepared = _own_outputs(laid)
+    prepared = _own_outputs(laid, donated or Donated())
     for node in (*prepared.inputs, *prepared.nodes):
         _check(node)
     return prepared
@@ -96,7 +103,7 @@ def _with_bodies(graph: Graph, known: int, outside: bool) -> Graph:
 
         def body(inner: Graph) -> Graph:
             carried = carried_inputs(op, next(numbers))
-            return prepare(small_updates_as_scatters(inner, carried), known, outside)
+            return prepare(small_updates_as_scatters(inner, carried, "carried"), known, outside)
 
         return bind(with_graphs(op, body), *inputs)
 
@@ -109,7 +116,9 @@ def _with_bodies(graph: Graph, known: int, outside: bool) -> Graph:
 def _check(node: Node) -> None:
     """Raise unless kernels can hold the value of a node, and there is a kernel for its op."""
     types = node.type.items if multiple(node) else (node.type,)
-    strange = [t for t in types if t.dtype not in COMPILED]
+    # Of inputs without memory, tangents of integers, there is nothing to read.
+    fine = COMPILED | {float0} if isinstance(node.op, Input) else COMPILED
+    strange = [t for t in types if t.dtype not in fine]
     has_kernel = has_rule(type(node.op), "lower") or isinstance(node.op, Input | Reduction)
     if not strange and (has_kernel or is_own_kernel(node)):
         return
@@ -122,11 +131,17 @@ def _check(node: Node) -> None:
     )
 
 
-def _own_outputs(graph: Graph) -> Graph:
+def _own_outputs(graph: Graph, donated: Donated) -> Graph:
+    number = {x: i for i, x in enumerate(graph.inputs)}
     with Trace(graph.name, "prepare") as trace:
         args = [trace.input(x.type, x.op.label) for x in graph.inputs]  # type: ignore[attr-defined]
         seen: set[Node] = set()
-        result = trace.finish([_own(x, seen) for x in inline(graph, args)])
+        outs = inline(graph, args)
+        for k, x in enumerate(graph.outputs):
+            if x in number and donated.fits(number[x], k) and outs[k].node not in seen:
+                seen.add(outs[k].node)
+                outs[k] = bind(Returned(), outs[k])
+        result = trace.finish([_own(x, seen) for x in outs])
     return verified(result, "prepare")
 
 
@@ -171,6 +186,8 @@ def _rewritten(op: Op, inputs: list[Any]) -> Any:
             return _widened_product(op, *inputs)
         case Sort() if op.axis != inputs[0].type.ndim - 1 and not _parts(op, inputs):
             return _sort(op, inputs)
+        case Scatter() if (choice := as_choice(op, *inputs)) is not None:
+            return choice
         case Scatter() if op.kind in ("add", "mul"):
             return _scatter(op, inputs)
         case _:

@@ -84,6 +84,19 @@ def test_what_is_dear_is_stored_and_what_is_cheap_is_computed_again() -> None:
     assert [n.op.name for n in cheap.stored] == ["add"]
 
 
+def test_elements_that_are_spread_out_are_put_down_once() -> None:
+    def function(spread: int) -> Any:
+        def run(x: Any, y: Any) -> Any:
+            z = y + stax.lax.pad(x, 0.0, ((0, 0, 0), (0, 0, spread)))
+            return z[:, 1:] * z[:, :-1]
+
+        return run
+
+    # Where they go is a division of indices for each of the elements that are read twice.
+    assert regions(function(0), normal(32, 40), normal(32, 40)) == 1
+    assert regions(function(3), normal(32, 40), normal(32, 157)) == 2
+
+
 def test_reshapes_are_views() -> None:
     fusion = fusion_of(lambda x: (snp.exp(x).reshape(-1), snp.exp(x).sum()), M)
     assert "reshape" not in [n.op.name for n in fusion.stored]
