@@ -24,14 +24,15 @@ from stax.op import Op
 from stax.operators.broadcast import broadcast_in_dim
 from stax.operators.elementwise import conj, convert, mul, real
 from stax.operators.fft import Fft, FftType
-from stax.operators.reshape import move_axis, reshape, rev
+from stax.operators.reshape import move_axis, rev
 from stax.operators.shape import concatenate, pad, slice_in_dim
 from stax.trace import Trace, bind, full, type_of
 from stax.types import ArrayType, complex64, complex128, is_complex, real_part
 from stax.verify import verified
 
-# Primes whose transforms are written out.
-RADICES = (4, 2, 3, 5, 7, 11, 13)
+# Radices whose butterflies are written out, and those whose are loops.
+WRITTEN = (4, 2, 3, 5, 7, 11, 13)
+RADICES = (*WRITTEN, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79)
 # Rows that a kernel takes side by side; with fewer, a transform of length ALONE is cut in two.
 ROWS = 8
 ALONE = 64
@@ -48,18 +49,24 @@ class FourierPass(Op):
 
     Operands are x, the roots of unity, and, if there are, factors of the results: one for each
     place along the axis and the next.  Where it is `turned`, the axis, which is the last, and the
-    one before change places.
+    one before change places.  Where there are `parts`, the last axis of x and of the result is seen
+    as two of these lengths.  With a `size`, the transform is a convolution of that length, and the
+    factors are three rows: a chirp, the transform of another, and what results are multiplied with.
     """
 
     kind: int
     length: int
     axis: int
     turned: bool = False
+    parts: tuple[int, int] | None = None
+    size: int = 0
     name: ClassVar[str] = "fourier_pass"
 
     def abstract_eval(self, *types: ArrayType) -> ArrayType:
         x = types[0]
         kind, shape = FftType(self.kind), list(x.shape)
+        if self.parts:
+            return ArrayType(x.dtype, x.shape)
         if kind in (FftType.RFFT, FftType.IRFFT):
             shape[self.axis] = self.length if kind is FftType.IRFFT else self.length // 2 + 1
         dtype = x.dtype
@@ -73,11 +80,15 @@ class FourierPass(Op):
 
     def evaluate(self, *arrays: Any) -> Any:
         x, _, *turns = arrays
+        shape = x.shape
+        if self.parts:
+            x = x.reshape((*shape[:-1], *self.parts))
         found = Fft(self.kind, (self.length,)).evaluate(np.moveaxis(x, self.axis, -1))
         found = np.moveaxis(found, -1, self.axis)
-        for factors_ in turns:
+        for factors_ in () if self.size else turns:
             found = found * (factors_[..., 0] + 1j * factors_[..., 1])
-        return np.swapaxes(found, -1, -2) if self.turned else found
+        found = np.swapaxes(found, -1, -2) if self.turned else found
+        return found.reshape(shape) if self.parts else found
 
 
 def _complex(dtype: Any) -> Any:
@@ -158,7 +169,7 @@ def _pass(kind: FftType, x: Any, axis: int, n: int) -> Any:
     is_smooth = factors(n) is not None
     is_half = kind in (FftType.RFFT, FftType.IRFFT)
     fits = _block_bytes(n, type_of(x).dtype) <= (LONGEST if is_half else LONG)
-    if is_smooth and fits and (rows >= ROWS or n < ALONE):
+    if is_smooth and fits and (rows >= ROWS or n < ALONE or n in RADICES):
         table = _held(twiddles(n, kind in (FftType.IFFT, FftType.IRFFT), type_of(x).dtype))
         return bind(FourierPass(int(kind), n, axis), x, table)
     if kind is FftType.RFFT:
@@ -202,21 +213,21 @@ def _in_two(kind: FftType, x: Any, axis: int, first: int, second: int) -> Any:
     last = type_of(x).ndim - 1
     if axis != last:
         return move_axis(_in_two(kind, move_axis(x, axis, last), last, first, second), last, axis)
-    shape, is_inverse, dtype = type_of(x).shape, kind is FftType.IFFT, type_of(x).dtype
-    x = reshape(x, (*shape[:-1], first, second))
+    is_inverse, dtype, parts = kind is FftType.IFFT, type_of(x).dtype, (first, second)
+    columns = FourierPass(int(kind), first, last, parts=parts)
     turns = _held(_turns(first, second, is_inverse, dtype))
-    columns = FourierPass(int(kind), first, len(shape) - 1)
     x = bind(columns, x, _held(twiddles(first, is_inverse, dtype)), turns)
-    rows = FourierPass(int(kind), second, len(shape), turned=True)
-    x = bind(rows, x, _held(twiddles(second, is_inverse, dtype)))
-    return reshape(x, shape)
+    rows = FourierPass(int(kind), second, last + 1, turned=True, parts=parts)
+    return bind(rows, x, _held(twiddles(second, is_inverse, dtype)))
 
 
 def _by_convolution(kind: FftType, x: Any, axis: int, n: int) -> Any:
     """Return a transform as a convolution with a chirp: jk = (j^2 + k^2 - (k - j)^2) / 2."""
-    dtype = type_of(x).dtype
-    size = 1 << (2 * n - 2).bit_length()
-    chirp, spectrum = (_held(t) for t in _chirps(n, size, kind is FftType.IFFT, dtype))
+    dtype, size, is_inverse = type_of(x).dtype, _smooth_from(2 * n - 1), kind is FftType.IFFT
+    if _block_bytes(size, dtype) <= LONGEST:
+        tables = twiddles(size, False, dtype), _chirp_rows(n, size, is_inverse, dtype)
+        return bind(FourierPass(int(kind), n, axis, size=size), x, *map(_held, tables))
+    chirp, spectrum = (_held(_array(t, dtype)) for t in _chirps(n, size, is_inverse, dtype))
     shape = type_of(x).shape
 
     def along(table: Any, length: int) -> Any:
@@ -231,6 +242,25 @@ def _by_convolution(kind: FftType, x: Any, axis: int, n: int) -> Any:
 
 
 # --- factors and tables ---
+
+
+@functools.lru_cache(4096)
+def _smooth_from(least: int) -> int:
+    """Return the number from `least` on whose stages take the least time.
+
+    That is what an element takes in a stage of 4, about the same in one of 2 or 3, more in others.
+    """
+    costs = {4: 1.0, 2: 0.8, 3: 1.0, 5: 1.4, 7: 2.0}
+    tried = [
+        threes * fives << shift
+        for threes in (1, 3, 9, 27, 81)
+        for fives in (1, 5, 7, 25, 35)
+        if (shift := max(0, (-(-least // (threes * fives)) - 1).bit_length())) >= 2
+    ]
+    return min(
+        tried or [1 << (least - 1).bit_length()],
+        key=lambda n: n * sum(costs[r] for r in factors(n) or ()),
+    )
 
 
 @functools.lru_cache(4096)
@@ -254,11 +284,22 @@ def _held(table: Any) -> Any:
     return bind(ArrayConstant(ByIdentity(table)))
 
 
-def _roots(numbers: Any, n: int, is_inverse: bool) -> np.ndarray:
-    """Return exp(-2 pi i k / n), or its inverse, for whole `numbers` k."""
-    # The widest type that there is, so that tables are as exact as their dtype allows.
-    angle = 2 * _PI * (np.asarray(numbers) % n).astype(np.longdouble) / n
-    return np.cos(angle) + 1j * (np.sin(angle) if is_inverse else -np.sin(angle))
+def _roots(n: int, is_inverse: bool, dtype: Any) -> np.ndarray:
+    """Return exp(-2 pi i k / n), or its inverse, for all k below `n`, as exact as a table needs."""
+    # The widest type that there is for a table of doubles: it has digits to spare.
+    is_double = real_part(dtype).itemsize == 8 if is_complex(dtype) else dtype.itemsize == 8
+    unit = 2 * _PI / n
+    step = 1 << (n.bit_length() + 1) // 2
+
+    def powers(numbers: np.ndarray) -> np.ndarray:
+        angle = unit * numbers
+        angle = angle if is_double else angle.astype(np.float64)
+        return np.cos(angle) + 1j * (np.sin(angle) if is_inverse else -np.sin(angle))
+
+    if n <= step:
+        return powers(np.arange(n))
+    coarse, fine = powers(np.arange(0, n, step)), powers(np.arange(step))
+    return (coarse[:, None] * fine).ravel()[:n]
 
 
 def _array(values: np.ndarray, dtype: Any) -> Any:
@@ -268,8 +309,33 @@ def _array(values: np.ndarray, dtype: Any) -> Any:
 
 @functools.lru_cache(64)
 def twiddles(n: int, is_inverse: bool, dtype: Any) -> Any:
-    """Return the roots of unity of order `n` as an (n, 2) array of real and imaginary parts."""
-    return _pairs(_roots(np.arange(n), n, is_inverse), dtype)
+    """Return the roots of unity of order `n` as pairs of real and imaginary parts.
+
+    Behind them are the scale of results and the sign of the imaginary part of the first, and for
+    each radix whose butterflies are loops its roots of order jk (see `table_rows`).
+    """
+    last = np.array([1 / np.longdouble(n) + 1j if is_inverse else 1 - 1j])
+    found = [_roots(n, is_inverse, dtype), last]
+    for radix in _looped(n):
+        results, pairs = _pairs_of(radix)
+        numbers = np.arange(1, results + 1)[:, None] * np.arange(1, pairs + 1) % radix
+        found.append(_roots(radix, is_inverse, dtype)[numbers].ravel())
+    return _pairs(np.concatenate(found), dtype)
+
+
+def _looped(n: int) -> list[int]:
+    return sorted({radix for radix in factors(n) or () if radix not in WRITTEN})
+
+
+def _pairs_of(radix: int) -> tuple[int, int]:
+    """Return how many results, an even number, stand for all, and how many pairs go into each."""
+    return (radix // 2 + 1) // 2 * 2, radix // 2
+
+
+def table_rows(n: int, radix: int | None = None) -> int:
+    """Return the number of rows of the table of `n`, or of those before that of a radix."""
+    before = [math.prod(_pairs_of(r)) for r in _looped(n) if radix is None or r < radix]
+    return n + 1 + sum(before)
 
 
 def _pairs(values: np.ndarray, dtype: Any) -> Any:
@@ -281,15 +347,25 @@ def _pairs(values: np.ndarray, dtype: Any) -> Any:
 def _turns(first: int, second: int, is_inverse: bool, dtype: Any) -> Any:
     """Return what the results of the first of two passes are multiplied with, as pairs."""
     numbers = np.arange(first)[:, None] * np.arange(second)[None]
-    return _pairs(_roots(numbers, first * second, is_inverse), dtype)
+    return _pairs(_roots(first * second, is_inverse, dtype)[numbers], dtype)
 
 
 @functools.lru_cache(64)
 def _chirps(n: int, size: int, is_inverse: bool, dtype: Any) -> tuple[Any, Any]:
     """Return the chirp exp(-i pi k^2 / n), and the transform of its inverse, wrapped around."""
     k = np.arange(n, dtype=np.int64)
-    chirp = _roots(k * k % (2 * n), 2 * n, is_inverse)
+    chirp = _roots(2 * n, is_inverse, dtype)[k * k % (2 * n)]
     wrapped = np.zeros(size, np.complex128)
     wrapped[:n] = np.conj(chirp)
     wrapped[size - n + 1 :] = np.conj(chirp[:0:-1])
-    return _array(chirp, dtype), _array(np.fft.fft(wrapped), dtype)
+    return chirp, np.fft.fft(wrapped)
+
+
+@functools.lru_cache(64)
+def _chirp_rows(n: int, size: int, is_inverse: bool, dtype: Any) -> Any:
+    """Return what a pass by convolution multiplies with, as rows of pairs."""
+    chirp, spectrum = _chirps(n, size, is_inverse, dtype)
+    rows = np.zeros((3, size), np.complex128)
+    rows[0, :n], rows[1] = chirp, spectrum
+    rows[2, :n] = np.conj(chirp) / (size * (n if is_inverse else 1))
+    return _pairs(rows, dtype)

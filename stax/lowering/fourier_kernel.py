@@ -5,20 +5,24 @@ each makes a vector, so butterflies are plain vector arithmetic.  The stages go 
 two stretches of scratch, in the order that needs no bit reversal (Stockham; see C. Van Loan,
 "Computational Frameworks for the Fast Fourier Transform", 1992, section 1.7).  Two rows of real
 numbers are the real and the imaginary part of one; their transforms are told apart by symmetry.
+
+Little code is made quickly.  Stages of one radix after another are a loop, and what tells a
+transform from its inverse, a scale and a sign, stands behind the roots in the table, so that their
+kernels are alike and become one.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from stax.graph import Node
 from stax.lowering import loop_ir as ir
 from stax.lowering.build import BuiltKernel
-from stax.lowering.fourier import ROWS, FourierPass, factors
+from stax.lowering.fourier import ROWS, WRITTEN, FourierPass, factors, table_rows
+from stax.lowering.fourier_butterflies import Butterflies, Complex
 from stax.lowering.paired import library_op
 from stax.operators.fft import FftType
 
@@ -28,7 +32,6 @@ TASK = 8_000
 FAR = 4096
 TILE = 64
 
-Complex = tuple[ir.Expr, ir.Expr]
 Lanes = Callable[[int | ir.Expr], Sequence[ir.Stmt]]
 
 
@@ -39,7 +42,7 @@ def fourier_kernel(
     return _Pass(node, sources, name, labels).build()
 
 
-class _Pass:
+class _Pass(Butterflies):
     """The kernel for an array seen as (outer, length, inner), transformed along the middle axis."""
 
     def __init__(
@@ -47,13 +50,17 @@ class _Pass:
     ) -> None:
         op = library_op(node.op)
         assert isinstance(op, FourierPass)
+        super().__init__(node.type.dtype)
         given = node.inputs[0].type.shape
-        self.name, self.n, self.kind = name, op.length, FftType(op.kind)
-        self.dtype = node.type.dtype
+        # The length of the operand may be less than that of the stages.
+        self.length, self.n = op.length, op.size or op.length
+        self.name, self.kind, self.radices = name, FftType(op.kind), factors(self.n) or ()
         self.values = *sources, node
         self.packs = self.kind in (FftType.RFFT, FftType.IRFFT)
         if self.kind is not FftType.RFFT:
             given = given[:-1]  # without the axis of pairs
+        if op.parts:
+            given = (*given[:-1], *op.parts)
         inner = math.prod(given[op.axis + 1 :])
         # Whether the rows of a block are next to each other, in the operand and in the result.
         self.across, self.turned = inner > 1, inner > 1 or op.turned
@@ -63,35 +70,34 @@ class _Pass:
         else:
             self.outer, self.rows = 1, math.prod(given[: op.axis])
         length = given[op.axis]
-        result = self.n // 2 + 1 if self.kind is FftType.RFFT else self.n
+        result = self.length // 2 + 1 if self.kind is FftType.RFFT else self.length
         self.source = self._buffer(
             labels[sources[0]], length, self.across, self.kind is not FftType.RFFT
         )
-        self.table = ir.Buffer(labels[sources[1]], self.dtype, (self.n, 2))
-        self.turns = (
-            ir.Buffer(labels[sources[2]], self.dtype, (self.n, self.rows, 2))
-            if len(sources) > 2
-            else None
-        )
+        self.table = ir.Buffer(labels[sources[1]], self.dtype, (table_rows(self.n), 2))
+        self.turns: ir.Buffer | None = None
+        self.chirps: ir.Buffer | None = None
+        if op.size:
+            self.chirps = ir.Buffer(labels[sources[2]], self.dtype, (3, self.n, 2))
+        elif len(sources) > 2:
+            self.turns = ir.Buffer(labels[sources[2]], self.dtype, (self.n, self.rows, 2))
         self.result = self._buffer(
             labels[node], result, self.turned, self.kind is not FftType.IRFFT
         )
         # Vectors, and the rows that they hold.
         self.lanes = -(-self.rows // 2) if self.packs else self.rows
-        self.block = min(ROWS, self.lanes)
-        # A little more than is used, so that the same places of all lie in different sets.
-        shape = (self.n + 2, self.block)
-        self.scratch = [
-            (ir.Buffer(f"re{i}", self.dtype, shape), ir.Buffer(f"im{i}", self.dtype, shape))
-            for i in (0, 1)
-        ]
+        self.block = 1 << min(ROWS, self.lanes).bit_length() - 1
+        # Two stretches, of real and of imaginary parts.  A little more than is used, so that the
+        # same places of all lie in different sets.
+        self.scratch = ir.Buffer("scratch0", self.dtype, (2, 2, self.n + 2, self.block))
+        # Pairs of numbers that make a butterfly of many, and below them the first number.
+        largest = max(self.radices)
+        self.folded = ir.Buffer("folded0", self.dtype, (largest // 2 + 1, 4, self.block))
+        self.has_many = largest not in WRITTEN
         # Whether rows are read before the first stage, and written after the last.
-        self.reads_ahead = self.packs or self._is_far(length, self.across)
-        self.writes_after = self.packs or self._is_far(result, self.turned)
-        is_inverse = self.kind in (FftType.IFFT, FftType.IRFFT)
-        self.sign = 1 if is_inverse else -1
-        self.scale = 1 / self.n if is_inverse else None
-        self.count = 0
+        is_apart = self.packs or self.chirps is not None
+        self.reads_ahead = is_apart or self._is_far(length, self.across)
+        self.writes_after = is_apart or self._is_far(result, self.turned)
 
     def _buffer(self, name: str, length: int, across: bool, in_pairs: bool) -> ir.Buffer:
         shape = (self.outer, length, self.rows) if across else (self.outer, self.rows, length)
@@ -109,11 +115,15 @@ class _Pass:
         if self.lanes % self.block:
             # The last block ends with the rows; some are then computed twice, to the same result.
             start = ir.apply("minimum", start, ir.index(self.lanes - self.block))
-        body: list[ir.Stmt] = [ir.Alloc(buffer) for pair in self.scratch for buffer in pair]
+        body: list[ir.Stmt] = [ir.Alloc(self.scratch)]
+        if self.has_many:
+            body.append(ir.Alloc(self.folded))
+        for i, var in enumerate((self.scale, self.sign)):
+            body.append(ir.Let(var, ir.Load(self.table, (ir.index(self.n), ir.index(i)))))
         body += [ir.Let(_var("base0"), start), ir.Let(_var("o0"), ir.floordiv(_var("p0"), blocks))]
-        body += self._stages()
+        body += self._by_convolution() if self.chirps else self._transform()
         loop = ir.For(_var("p0"), count, "parallel", tuple(body))
-        given = [self.turns] if self.turns else []
+        given = [buffer for buffer in (self.turns, self.chirps) if buffer]
         params = (self.source, self.table, *given, self.result)
         kernel = ir.Kernel(self.name, params, (), (loop,), (self.result.name,))
         work = max(1, self.n * self.block)
@@ -122,162 +132,175 @@ class _Pass:
 
     def _is_in_place(self) -> bool:
         """Say whether a task has read its rows, which no other reads, before it writes them."""
-        stages = len(factors(self.n) or ())
-        apart = stages > 1 or self.reads_ahead or self.writes_after
+        apart = len(self.radices) > 1 or self.reads_ahead or self.writes_after
         is_same = self.source.shape == self.result.shape and self.across == self.turned
         return is_same and apart and self.lanes % self.block == 0
 
-    def _stages(self) -> list[ir.Stmt]:
+    def _transform(self) -> list[ir.Stmt]:
         """Return the loops of all stages, and those that read and write where they do not."""
-        radices = factors(self.n)
-        assert radices is not None
         found = self._read_ahead() if self.reads_ahead else []
-        at, done = 0, 1
-        read: Any = None if self.reads_ahead else self._read
-        for i, radix in enumerate(radices):
-            is_last = i == len(radices) - 1
-            write = self._to_scratch(1 - at) if self.writes_after or not is_last else self._write
-            found.append(self._stage(radix, done, read or self._from_scratch(at), write))
-            read, at, done = None, 1 - at, done * radix
-        return [*found, *self._written_after(at)] if self.writes_after else found
+        found += self._stages(ir.index(0))
+        return [*found, *self._written_after(len(self.radices))] if self.writes_after else found
+
+    def _by_convolution(self) -> list[ir.Stmt]:
+        """Return the loops of a transform as a convolution, whose two are run by one loop.
+
+        The second is the inverse of the first, but for conjugates of what it takes and makes.
+        """
+        turn = _var("turn0")
+        stages = self._stages(ir.mul(turn, len(self.radices)))
+        both = ir.For(turn, ir.index(2), "serial", tuple(stages))
+        return [*self._read_ahead(), both, *self._written_after(0)]
+
+    def _stages(self, start: ir.Expr) -> list[ir.Stmt]:
+        """Return the loops of all stages, before which there were `start` others."""
+        found: list[ir.Stmt] = []
+        radices, first, last = self.radices, int(not self.reads_ahead), len(self.radices) - 1
+
+        def kept_together(i: int) -> int:
+            # The first stage may read from memory, and the last has other work to do.
+            return radices[i] if first <= i < last else -i
+
+        done = 1
+        for _, group in itertools.groupby(range(len(radices)), kept_together):
+            run = list(group)
+            radix, before = radices[run[0]], ir.add(start, run[0])
+            if len(run) > 1:
+                found += self._repeated(radix, done, before, len(run))
+            else:
+                at = ir.mod(before, 2)
+                reads = run[0] == 0 and not self.reads_ahead
+                read = self._read if reads else self._from_scratch(at)
+                writes = run[0] == last and not self.writes_after
+                write = self._write if writes else self._to_scratch(ir.sub(ir.index(1), at))
+                found.append(self._stage(radix, ir.index(done), read, write))
+            done *= radix ** len(run)
+        return found
 
     # --- one stage ---
 
-    def _stage(self, radix: int, done: int, read: Any, write: Any) -> ir.Stmt:
+    def _repeated(self, radix: int, start: int, before: ir.Expr, count: int) -> list[ir.Stmt]:
+        """Return the loop over `count` stages of one radix, none of which is the last."""
+        done, source, stage = _var(f"done{start}"), _var(f"from{start}"), _var(f"stage{start}")
+        to = ir.sub(ir.index(1), source)
+        body = (
+            ir.Let(source, ir.mod(ir.add(stage, before), 2)),
+            self._stage(radix, done, self._from_scratch(source), self._to_scratch(to)),
+            ir.Set(done, ir.mul(done, radix)),
+        )
+        return [ir.Init(done, ir.index(start)), ir.For(stage, ir.index(count), "serial", body)]
+
+    def _stage(self, radix: int, done: ir.Expr, read: Any, write: Any) -> ir.Stmt:
         """Return the loops of a stage, after stages whose radices multiply to `done`.
 
         Transforms of length n / done are cut into `radix` shorter ones each: over their elements p
         and over the `done` transforms q that lie side by side.
         """
-        parts = self.n // (done * radix)
-        p, q = _var(f"p{done}_{radix}"), _var(f"q{done}_{radix}")
-        at_p: ir.Expr = p if parts > 1 else ir.index(0)
-        at_q: ir.Expr = q if done > 1 else ir.index(0)
-        roots: list[Complex | None] = [None]
+        share = self.n // radix
+        parts, known = ir.floordiv(ir.index(share), done), ir.static(done)
+        is_last, is_first = known == share, known == 1
+        self.count += 1
+        p, q = _var(f"p{self.count}"), _var(f"q{self.count}")
+        at_p: ir.Expr = ir.index(0) if is_last else ir.mul(p, done)
+        at_q: ir.Expr = ir.index(0) if is_first else q
         lets: list[ir.Stmt] = []
-        for j in range(1, radix):
-            if parts == 1:
-                roots.append(None)
-                continue
-            number = ir.mul(at_p, j * done)
-            pair = [self._name(lets, ir.Load(self.table, (number, ir.index(i)))) for i in (0, 1)]
-            roots.append((pair[0], pair[1]))
-        across: list[ir.Stmt] = []
-        elements = []
-        for k in range(radix):
-            place = ir.add(at_q, ir.mul(ir.add(at_p, k * parts), done))
-            elements.append(self._named(across, read(place)))
-        moved = self._butterfly(across, elements)
-        for j, (value, root) in enumerate(zip(moved, roots, strict=True)):
-            turned = value if root is None else self._product(across, value, root)
-            place = ir.add(at_q, ir.mul(ir.add(ir.mul(at_p, radix), j), done))
-            if parts == 1:
-                turned = self._finished(across, place, turned)
-            across += write(place, turned)
-        body: tuple[ir.Stmt, ...] = (self._vector(across),)
-        if done > 1:
-            body = (ir.For(q, ir.index(done), "serial", body),)
-        body = (*lets, *body)
-        return ir.For(p, ir.index(parts), "serial", body)
+        if not is_last:
+            at_p = self._name(lets, at_p)
+        start, to = ir.add(at_q, at_p), ir.add(at_q, ir.mul(at_p, radix))
+
+        def read_element(body: list[ir.Stmt], k: int | ir.Expr) -> Complex:
+            return self._named(body, read(ir.add(start, ir.mul(k, share))))
+
+        def root(body: list[ir.Stmt], j: int | ir.Expr) -> Complex | None:
+            place = ir.mul(j, at_p)
+            return None if is_last else self._loaded(body, self.table, (place,))
+
+        def write_result(
+            body: list[ir.Stmt], j: int | ir.Expr, value: Complex, by: Complex | None
+        ) -> None:
+            place = ir.add(to, ir.mul(j, done))
+            value = value if by is None else self._product(body, value, by)
+            value = self._finished(body, place, value) if is_last else value
+            body += write(place, value)
+
+        rule = self._few if radix in WRITTEN else self._many
+        body = rule(radix, lets, read_element, root, write_result)
+        if not is_first:
+            body = [ir.For(q, done, "serial", tuple(body))]
+        return ir.For(p, parts, "serial", (*lets, *body))
+
+    def _few(
+        self, radix: int, lets: list[ir.Stmt], read: Any, root: Any, write: Any
+    ) -> list[ir.Stmt]:
+        """Return a butterfly that is written out; roots are found outside of its loops."""
+        roots = [root(lets, j) if j else None for j in range(radix)]
+        body: list[ir.Stmt] = []
+        moved = self._butterfly(body, [read(body, k) for k in range(radix)])
+        for j, (value, by) in enumerate(zip(moved, roots, strict=True)):
+            write(body, j, value, by)
+        return [self._vector(body)]
+
+    def _many(
+        self, radix: int, lets: list[ir.Stmt], read: Any, root: Any, write: Any
+    ) -> list[ir.Stmt]:
+        """Return a butterfly of many elements as loops over pairs k and radix - k (see `_odd`).
+
+        The first folds them to sums and differences, the second makes four results at a time.
+        """
+        self.count += 1
+        half, k, pairs = radix // 2, _var(f"k{self.count}"), _var(f"j{self.count}")
+        body: list[ir.Stmt] = []
+        x = read(body, 0)
+        body += self._to_folded(half, [*x, *x])
+        total = self._begun(body, x)
+        folding: list[ir.Stmt] = []
+        a, b = read(folding, ir.add(k, 1)), read(folding, ir.sub(ir.index(radix - 1), k))
+        added, gap = self._sum(folding, a, b), self._difference(folding, a, b)
+        folding += [*self._to_folded(k, [*added, *gap]), *self._added(total, added)]
+        body.append(ir.For(k, ir.index(half), "serial", tuple(folding)))
+        write(body, 0, total, None)
+        spread: list[ir.Stmt] = []
+        x0, zero = self._from_folded(spread, half)[0], self._number(0.0)
+        even = [self._begun(spread, x0) for _ in range(2)]
+        odd = [self._begun(spread, (zero, zero)) for _ in range(2)]
+        inner: list[ir.Stmt] = []
+        added, gap = self._from_folded(inner, k)
+        first = table_rows(self.n, radix)
+        for i in range(2):
+            row = ir.add(ir.mul(ir.add(ir.mul(pairs, 2), i), half), k)
+            cosine, sine = self._loaded(inner, self.table, (ir.add(row, first),))
+            inner += self._added(even[i], added, cosine) + self._added(odd[i], gap, sine)
+        spread.append(ir.For(k, ir.index(half), "serial", tuple(inner)))
+        for i in range(2):
+            j = ir.add(ir.mul(pairs, 2), i + 1)
+            turned = self._named(spread, (ir.apply("neg", odd[i][1]), odd[i][0]))
+            mirror = ir.sub(ir.index(radix), j)
+            write(spread, j, self._sum(spread, even[i], turned), root(spread, j))
+            write(spread, mirror, self._difference(spread, even[i], turned), root(spread, mirror))
+        several = ir.For(pairs, ir.index((half + 1) // 2), "serial", (self._vector(spread),))
+        return [self._vector(body), several]
+
+    def _to_folded(self, k: int | ir.Expr, values: Sequence[ir.Expr]) -> list[ir.Stmt]:
+        places = [(ir.index(k), ir.index(i), _var("x0")) for i in range(4)]
+        return [ir.Store(self.folded, *x) for x in zip(places, values, strict=True)]
+
+    def _from_folded(self, body: list[ir.Stmt], k: int | ir.Expr) -> tuple[Complex, Complex]:
+        places = [(ir.index(k), ir.index(i), _var("x0")) for i in range(4)]
+        a, b, c, d = (self._name(body, ir.Load(self.folded, place)) for place in places)
+        return (a, b), (c, d)
 
     def _vector(self, body: Sequence[ir.Stmt]) -> ir.Stmt:
         return ir.For(_var("x0"), ir.index(self.block), "vector", tuple(body))
 
-    def _butterfly(self, body: list[ir.Stmt], x: Sequence[Complex]) -> list[Complex]:
-        """Return the transform of as many numbers as there are in `x`, written out."""
-        match len(x):
-            case 2:
-                return [self._sum(body, x[0], x[1]), self._difference(body, x[0], x[1])]
-            case 4:
-                return self._four(body, x)
-            case radix:
-                return self._odd(body, x, radix)
-
-    def _four(self, body: list[ir.Stmt], x: Sequence[Complex]) -> list[Complex]:
-        a, b = self._sum(body, x[0], x[2]), self._difference(body, x[0], x[2])
-        c, d = self._sum(body, x[1], x[3]), self._difference(body, x[1], x[3])
-        turned = self._by_i(d)
-        return [
-            self._sum(body, a, c),
-            self._sum(body, b, turned),
-            self._difference(body, a, c),
-            self._difference(body, b, turned),
-        ]
-
-    def _by_i(self, x: Complex) -> Complex:
-        """Return `x` multiplied by i, or by -i in the forward transform."""
-        if self.sign > 0:
-            return ir.apply("neg", x[1]), x[0]
-        return x[1], ir.apply("neg", x[0])
-
-    def _odd(self, body: list[ir.Stmt], x: Sequence[Complex], radix: int) -> list[Complex]:
-        """Return the transform of an odd number of elements, by pairs k and radix - k.
-
-        Out of the sum of such a pair the cosines make what is even in the result, out of the
-        difference the sines what is odd.
-        """
-        half = radix // 2
-        sums = [self._sum(body, x[k], x[radix - k]) for k in range(1, half + 1)]
-        gaps = [self._difference(body, x[k], x[radix - k]) for k in range(1, half + 1)]
-        total = x[0]
-        for s in sums:
-            total = self._sum(body, total, s)
-        first, second = [total], []
-        for j in range(1, half + 1):
-            even = x[0]
-            odd: Complex | None = None
-            for k in range(1, half + 1):
-                angle = 2 * math.pi * (j * k % radix) / radix
-                even = self._scaled(body, even, sums[k - 1], math.cos(angle))
-                odd = self._scaled(body, odd, gaps[k - 1], math.sin(angle))
-            assert odd is not None
-            turned = self._by_i(odd)
-            first.append(self._sum(body, even, turned))
-            second.append(self._difference(body, even, turned))
-        return [*first, *reversed(second)]
-
-    def _scaled(
-        self, body: list[ir.Stmt], total: Complex | None, x: Complex, factor: float
-    ) -> Complex:
-        """Return `total` and `x` times a real number."""
-        scale = self._number(factor)
-        if total is None:
-            parts = [ir.apply("mul", a, scale) for a in x]
-        else:
-            parts = [ir.apply("fma", a, scale, b) for a, b in zip(x, total, strict=True)]
-        return self._named(body, (parts[0], parts[1]))
-
-    # --- complex arithmetic ---
-
-    def _sum(self, body: list[ir.Stmt], x: Complex, y: Complex) -> Complex:
-        return self._named(body, (ir.apply("add", x[0], y[0]), ir.apply("add", x[1], y[1])))
-
-    def _difference(self, body: list[ir.Stmt], x: Complex, y: Complex) -> Complex:
-        return self._named(body, (ir.apply("sub", x[0], y[0]), ir.apply("sub", x[1], y[1])))
-
-    def _product(self, body: list[ir.Stmt], x: Complex, y: Complex) -> Complex:
-        cross = [ir.apply("mul", x[1], y[1]), ir.apply("mul", x[1], y[0])]
-        parts = (
-            ir.apply("fma", x[0], y[0], ir.apply("neg", cross[0])),
-            ir.apply("fma", x[0], y[1], cross[1]),
-        )
-        return self._named(body, parts)
-
-    def _number(self, value: float) -> ir.Const:
-        return ir.Const(np.asarray(value, self.dtype)[()], self.dtype)
-
-    def _named(self, body: list[ir.Stmt], x: Complex) -> Complex:
-        return self._name(body, x[0]), self._name(body, x[1])
-
-    def _name(self, body: list[ir.Stmt], value: ir.Expr) -> ir.Expr:
-        if isinstance(value, ir.Var | ir.Const):
-            return value
-        self.count += 1
-        var = ir.Var(f"v{self.count}", self.dtype)
-        body.append(ir.Let(var, value))
-        return var
-
     # --- memory ---
+
+    def _loaded(
+        self, body: list[ir.Stmt], buffer: ir.Buffer, place: Sequence[int | ir.Expr]
+    ) -> Complex:
+        """Return a pair of a table."""
+        at = tuple(map(ir.index, place))
+        real, imag = (self._name(body, ir.Load(buffer, (*at, ir.index(i)))) for i in (0, 1))
+        return real, imag
 
     def _at(self, row: ir.Expr, place: ir.Expr, across: bool) -> tuple[ir.Expr, ...]:
         """Return the index of an element of a row."""
@@ -296,19 +319,23 @@ class _Pass:
         at = self._at(self._lane, place, self.turned)
         return [ir.Store(self.result, (*at, ir.index(i)), value[i]) for i in (0, 1)]
 
-    def _from_scratch(self, which: int) -> Callable[[ir.Expr], Complex]:
-        real, imag = self.scratch[which]
-        return lambda place: (
-            ir.Load(real, (place, _var("x0"))),
-            ir.Load(imag, (place, _var("x0"))),
-        )
+    def _in_scratch(self, which: int | ir.Expr, place: ir.Expr) -> list[tuple[ir.Expr, ...]]:
+        """Return where the parts of an element are."""
+        return [(ir.index(which), ir.index(i), place, _var("x0")) for i in (0, 1)]
 
-    def _to_scratch(self, which: int) -> Callable[[ir.Expr, Complex], list[ir.Stmt]]:
-        real, imag = self.scratch[which]
-        return lambda place, value: [
-            ir.Store(real, (place, _var("x0")), value[0]),
-            ir.Store(imag, (place, _var("x0")), value[1]),
-        ]
+    def _from_scratch(self, which: int | ir.Expr) -> Callable[[ir.Expr], Complex]:
+        def read(place: ir.Expr) -> Complex:
+            real, imag = (ir.Load(self.scratch, at) for at in self._in_scratch(which, place))
+            return real, imag
+
+        return read
+
+    def _to_scratch(self, which: int | ir.Expr) -> Callable[[ir.Expr, Complex], list[ir.Stmt]]:
+        def write(place: ir.Expr, value: Complex) -> list[ir.Stmt]:
+            places = self._in_scratch(which, place)
+            return [ir.Store(self.scratch, *x) for x in zip(places, value, strict=True)]
+
+        return write
 
     # --- reading ahead of the stages, and writing after them ---
 
@@ -321,27 +348,30 @@ class _Pass:
         """
         if not count:
             return []
-        if not self._is_far(self.n, self.across):
+        if not self._is_far(self.length, self.across):
             k = _var("k0")
             return [ir.For(k, ir.index(count), "serial", (self._vector(body(ir.add(k, first))),))]
-        found: list[ir.Stmt] = []
-        tiles, rest = divmod(count, TILE)
-        tile, k = _var("c0"), _var("k0")
-
-        def rows(start: ir.Expr, length: int) -> ir.Stmt:
-            inner = ir.For(k, ir.index(length), "vector", tuple(body(ir.add(start, k))))
-            return ir.For(_var("x0"), ir.index(self.block), "serial", (inner,))
-
-        if tiles:
-            start = ir.add(ir.mul(tile, TILE), first)
-            found.append(ir.For(tile, ir.index(tiles), "serial", (rows(start, TILE),)))
-        if rest:
-            found.append(rows(ir.index(first + tiles * TILE), rest))
-        return found
+        rest = count % TILE
+        # Of mirrored rows, whose elements are read twice as it is, none is read a third time.
+        is_apart = rest <= TILE // 4 or self.kind is FftType.IRFFT
+        if rest and is_apart and count > TILE:
+            whole = count - rest
+            return [*self._along(first, whole, body), *self._along(first + whole, rest, body)]
+        # The last tile ends with the elements: some are done twice, to the same result.
+        length, tile, k, start = min(TILE, count), _var("c0"), _var("k0"), _var("start0")
+        last = first + count - length
+        begin = ir.add(ir.mul(tile, length), first)
+        if rest and count > TILE:
+            begin = ir.apply("minimum", begin, ir.index(last))
+        inner = ir.For(k, ir.index(length), "vector", tuple(body(ir.add(start, k))))
+        rows = ir.For(_var("x0"), ir.index(self.block), "serial", (inner,))
+        return [ir.For(tile, ir.index(-(-count // length)), "serial", (ir.Let(start, begin), rows))]
 
     def _read_ahead(self) -> list[ir.Stmt]:
         """Return the loops that read the rows into scratch."""
         n, store = self.n, self._to_scratch(0)
+        if self.chirps is not None:
+            return self._chirped(self.chirps)
         if not self.packs:
             return self._along(0, n, lambda k: store(k, self._read(k)))
         if self.kind is FftType.RFFT:
@@ -349,9 +379,23 @@ class _Pass:
         half = n // 2 + 1
         return [*self._along(0, half, self._mirrored), *self._along(half, n - half, self._mirror)]
 
+    def _chirped(self, chirps: ir.Buffer) -> list[ir.Stmt]:
+        """Return the loops that read the rows, multiply them with a chirp and fill up with 0."""
+        store, zero = self._to_scratch(0), self._number(0.0)
+
+        def turned(k: ir.Expr) -> list[ir.Stmt]:
+            body: list[ir.Stmt] = []
+            value, factor = self._named(body, self._read(k)), self._loaded(body, chirps, (0, k))
+            value = self._product(body, value, factor)
+            return body + store(k, value)
+
+        k, rest = _var("k0"), self.n - self.length
+        filled = (self._vector(store(ir.add(k, self.length), (zero, zero))),)
+        return [*self._along(0, self.length, turned), ir.For(k, ir.index(rest), "serial", filled)]
+
     def _written_after(self, which: int) -> list[ir.Stmt]:
         """Return the loops that write what the stages have left in scratch."""
-        n, read = self.n, self._from_scratch(which)
+        n, read = self.length, self._from_scratch(which % 2)
         if not self.packs:
             return self._along(0, n, lambda k: self._write(k, read(k)))
         if self.kind is FftType.IRFFT:
@@ -361,20 +405,21 @@ class _Pass:
             return self._apart(k, read(k), read(ir.sub(ir.index(n), k)))
 
         zero = ir.index(0)
-        alone = self._vector(self._apart(zero, read(zero), read(zero)))
+        only = tuple(self._apart(zero, read(zero), read(zero)))
+        alone = ir.For(_var("x0"), ir.index(self.block), "serial", only)
         return [alone, *self._along(1, n // 2, apart)]
 
     def _finished(self, body: list[ir.Stmt], place: ir.Expr, value: Complex) -> Complex:
         """Return a result scaled, and multiplied by its factor."""
-        if self.scale is not None:
-            scale = self._number(self.scale)
-            value = ir.apply("mul", value[0], scale), ir.apply("mul", value[1], scale)
+        if self.chirps is not None:
+            factor = self._loaded(body, self.chirps, (ir.add(_var("turn0"), 1), place))
+            value = self._product(body, value, factor)
+            return self._named(body, (value[0], ir.apply("neg", value[1])))
+        value = ir.apply("mul", value[0], self.scale), ir.apply("mul", value[1], self.scale)
         if self.turns is None:
             return value
-        factor = [ir.Load(self.turns, (place, self._lane, ir.index(i))) for i in (0, 1)]
-        return self._product(
-            body, self._named(body, value), self._named(body, (factor[0], factor[1]))
-        )
+        factor = self._loaded(body, self.turns, (place, self._lane))
+        return self._product(body, self._named(body, value), factor)
 
     # --- two real rows in one ---
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stax.errors import LoweringError
 from stax.graph import Node, Project, multiple
 from stax.lowering.build import BuiltKernel
+from stax.lowering.donated import Returned, ReturnStep
 from stax.lowering.fourier import FourierPass
 from stax.lowering.fourier_kernel import fourier_kernel
 from stax.lowering.fuse import Fusion
@@ -56,7 +57,7 @@ class GemmStep:
         driver.do(f"call void {function}(ptr {a}, ptr {b}, ptr {c}, ptr {descriptor})")
 
 
-LibraryStep = GemmStep | SortStep | LapackStep | HostStep
+LibraryStep = GemmStep | SortStep | LapackStep | HostStep | ReturnStep
 
 
 def library_steps(
@@ -77,6 +78,8 @@ def _steps(
     match node.op:
         case Late():
             return ()  # another name of what lies in memory
+        case Returned():
+            return (ReturnStep(node),)
         case DotGeneral():
             return (GemmStep(node),)
         case Cumulative():

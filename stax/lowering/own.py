@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stax.control import HoldsGraphs, Scan
 from stax.graph import Constant, Node, Project
+from stax.lowering.donated import Returned
 from stax.lowering.gemm import no_gemm, product_of
 from stax.lowering.lane_step import operands_in_memory
 from stax.lowering.paired import is_library_op
@@ -23,7 +24,7 @@ def is_own_kernel(node: Node) -> bool:
     """Say whether `node` is computed by a kernel of its own."""
     if isinstance(node.op, DotGeneral):
         return not no_gemm(node)
-    own = Sort | TopK | Cumulative | Scatter | Project | HoldsGraphs | Late
+    own = Sort | TopK | Cumulative | Scatter | Project | HoldsGraphs | Late | Returned
     return isinstance(node.op, own) or is_library_op(node.op)
 
 
