@@ -19,7 +19,7 @@ from stax.operators.elementwise import Convert, Elementwise, IntegerPow, Select
 from stax.operators.random import RandomBits, RandomUnwrap, RandomWrap
 from stax.operators.shape import Broadcast, Reshape, Transpose
 from stax.trace import Trace
-from stax.types import is_complex, storage
+from stax.types import is_complex, is_float, storage
 from stax.verify import verified
 
 
@@ -54,10 +54,14 @@ def identity(trace: Trace, op: Op, inputs: tuple[Node, ...]) -> Node | None:
     match op, inputs:
         case Elementwise("mul" | "div"), (x, _) if is_complex(x.type.dtype):
             return None  # an infinity, or a zero, in one part reaches the other
-        case Elementwise("mul"), (x, y):
-            return x if is_constant(y, 1) else y if is_constant(x, 1) else None
+        case Elementwise("mul"), (x, y) if is_constant(x, 1) or is_constant(y, 1):
+            return x if is_constant(y, 1) else y
         case Elementwise("div"), (x, y) if is_constant(y, 1):
             return x
+        case Elementwise("mul" | "div"), (Node(Elementwise("neg"), (x,)), y):
+            return _negative(trace, op, x, y)
+        case Elementwise("mul"), (x, Node(Elementwise("neg"), (y,))):
+            return _negative(trace, op, x, y)
         case Elementwise("sub"), (x, y) if _is_positive_zero(y):
             return x
         case Elementwise("add"), (x, y):
@@ -88,9 +92,16 @@ def identity(trace: Trace, op: Op, inputs: tuple[Node, ...]) -> Node | None:
             return None
 
 
-def _merged(trace: Trace, op: Op, x: Node) -> Node:
-    """Return what `op`, made of two ops, does to `x`; it may be nothing."""
-    return identity(trace, op, (x,)) or trace.apply(op, (x,))
+def _merged(trace: Trace, op: Op, *inputs: Node) -> Node:
+    """Return what `op`, made of two ops, does to `inputs`; it may be nothing."""
+    return identity(trace, op, inputs) or trace.apply(op, inputs)
+
+
+def _negative(trace: Trace, op: Op, x: Node, y: Node) -> Node | None:
+    """Return -(x op y), in which a product or quotient that is there without a sign is found."""
+    if not is_float(x.type.dtype):
+        return None  # the least integer is its own negative
+    return _merged(trace, Elementwise("neg"), _merged(trace, op, x, y))
 
 
 def _is_positive_zero(node: Node) -> bool:

@@ -38,8 +38,8 @@ SCRATCH_BYTES = 16 << 10
 LONGEST_BLOCK, SHORTEST_STREAM = 1024, 256
 # Carried numbers per lane that fit registers.
 IN_REGISTERS = 24
-# Vectors that are worked on at a time, by operations per step.
-AT_A_TIME = ((16, 4), (96, 2))
+# Vectors that are worked on at a time, by operations per step and by carried numbers of all.
+AT_A_TIME = ((16, 96, 4), (96, 12, 3), (96, 48, 2))
 # Simple operations that make a task worth handing out.
 TASK = 60_000
 
@@ -84,7 +84,11 @@ def _shape_of(lanes: Lanes, op: Scan) -> _Shape:
     in_registers = sum(sizes) <= IN_REGISTERS and not (lanes.streams and total > VECTOR)
     copies, shortest, longest = 1, SHORTEST_STREAM, LONGEST_BLOCK
     if in_registers:
-        fitting = [n for most, n in AT_A_TIME if lanes.operations <= most]
+        fitting = [
+            n
+            for most, carried, n in AT_A_TIME
+            if lanes.operations <= most and n * sum(sizes) <= carried
+        ]
         copies = fitting[0] if fitting and last >= 2 * VECTOR * fitting[0] else 1
         shortest = VECTOR
     else:

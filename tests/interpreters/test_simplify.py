@@ -165,3 +165,32 @@ def test_exact_with_inexact_ops(graph: Graph, seed: int) -> None:
     args = arguments(graph, seed, special=False)
     with np.errstate(all="ignore"):
         assert_same_bits(evaluate(simplify(graph), args), evaluate(graph, args))
+
+
+SIGNS = np.array([[0.0, -0.0, 1.5], [np.inf, -3.0, 1e-40]], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("function", "count"),
+    [
+        (lambda x: (-x * (x + 1), x * (x + 1)), ["add", "mul", "neg"]),
+        (lambda x: ((x + 1) * -x, (x + 1) * x), ["add", "mul", "neg"]),
+        (lambda x: (-x / (x + 1), x / (x + 1)), ["add", "div", "neg"]),
+        (lambda x: -x * -(x + 1), ["add", "mul"]),
+    ],
+)
+def test_a_sign_is_taken_out_of_products_and_quotients(
+    function: Function, count: list[str]
+) -> None:
+    graph = graph_of(function, MATRIX)
+    short = simplify(graph)
+    assert sorted(ops(short)) == count
+    for x, y in zip(evaluate(graph, [SIGNS]), evaluate(short, [SIGNS]), strict=True):
+        assert_same_bits(x, y)
+
+
+def test_the_sign_of_an_integer_stays_where_it_is() -> None:
+    least = np.full((2, 3), np.iinfo(np.int32).min, np.int32)
+    graph = graph_of(lambda x: stax.lax.div(-x, stax.lax.full_like(x, 2)), INTEGERS)
+    (want,), (got,) = evaluate(graph, [least]), evaluate(simplify(graph), [least])
+    np.testing.assert_array_equal(got, want)
