@@ -16,6 +16,7 @@ from stax.config import config
 from stax.extend import Op
 from stax.inspect.explain import explanation
 from stax.inspect.explanation import Entry, Explanation
+from stax.runtime import engine
 from stax.trace import bind
 
 X = np.ones((64, 128), np.float32)
@@ -221,6 +222,8 @@ def test_convolutions_are_products_with_patches() -> None:
 def test_fourier_passes_and_factorizations() -> None:
     passes = explained(snp.fft.fft, np.ones((16, 100), np.complex64))
     assert entry(passes, "Fourier pass of length 100 over axis 1")
+    passes = explained(snp.fft.fft, np.ones((16, 101), np.complex64))
+    assert entry(passes, "Fourier pass of length 101 over axis 1, as a convolution of length 256")
     assert entry(explained(snp.linalg.cholesky, W), "cholesky by LAPACK")
     select = entry(explained(lambda x: lax.top_k(x, 3), X), "native selection of rows of 128")
     assert has(select.facts, "parallel: in 64 tasks")
@@ -403,3 +406,13 @@ def test_the_command(
     assert "matrix product by BLAS, [64, 64] by [64, 64]" in said and "model.py:4" in said
     assert main(["explain", f"{file}:none"]) == 2
     assert "has no function 'none'" in capsys.readouterr().err
+
+
+def test_what_code_generation_decides_is_told() -> None:
+    x = np.ones((512, 30000), np.float32)
+    assert has(explained(lambda x: x.sum(1), x).before, r"reduce_sum of f32\[512,30000\] in chunks")
+    assert has(explained(lambda x: x.sum(0), x).before, r"reduce_sum of f32\[512,30000\] in chunks")
+    found = explained(lambda x: x / (x.max(1, keepdims=True) + 1), x)
+    assert has(found.before, "kernel0 asks ahead for memory of x: rows that are read twice")
+    if engine.target().vector_bytes == 64:
+        assert has(found.before, "division of many by one: by its reciprocal")

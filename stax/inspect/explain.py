@@ -17,8 +17,8 @@ from stax.inspect.explanation import Explanation
 from stax.inspect.steps import Steps
 from stax.interpreters.remat import nbytes
 from stax.lowering.decisions import Decision, deciding
-from stax.lowering.pipeline import lower_graph
 from stax.lowering.program import Program
+from stax.runtime.compiler import lowered
 from stax.source import unplaced
 from stax.types import ArrayType
 
@@ -44,20 +44,22 @@ def explain(
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         lowered = jitted.lower(*args, **kwargs)
         budget = lowered.memory_budget if memory_budget is None else memory_budget
-        found = explanation(lowered.graph, budget)
+        found = explanation(lowered.graph, budget, lowered.donate_argnums)
         print(found)
         return found
 
     return explained
 
 
-def explanation(graph: Graph, memory_budget: int | None = None) -> Explanation:
-    """Return how the program of a graph computes."""
+def explanation(
+    graph: Graph, memory_budget: int | None = None, donated: Sequence[int] = ()
+) -> Explanation:
+    """Return how the program of a graph computes, some of whose inputs are donated."""
     shown = ", ".join(f"{x.label} {x.type!r}".strip() for x in graph.inputs)
     title = f"{graph.name}({shown})"
     with deciding() as decisions, unplaced():
         try:
-            program = lower_graph(graph, memory_budget)
+            program = lowered(graph, memory_budget, donated).program
         except LoweringError as error:
             return Explanation(title, _no_program(graph, error))
     steps = Steps(program)
@@ -111,10 +113,13 @@ def _memory(program: Program) -> list[str]:
         parts = [f"{_number(len(lying), 'temporary value')} of {shown_size(room)}"] if lying else []
         parts += [f"scratch memory of {_number(scratch, 'step')}"] if scratch else []
         facts.append(f"arena of {shown_size(arena)}: {' and '.join(parts)}")
+    facts += map(program.why_taken, sorted(program.donated.inputs))
     given, made = _bytes(graph.input_types), _bytes(graph.output_types)
+    over = _bytes([graph.outputs[k].type for k in program.taken])
+    shown = f"{shown_size(made - over)} beside donated arguments" if over else shown_size(made)
     facts.append(
-        f"peak of {shown_size(given + made + arena)}: arguments {shown_size(given)}, results "
-        f"{shown_size(made)}, arena {shown_size(arena)}"
+        f"peak of {shown_size(given + made - over + arena)}: arguments {shown_size(given)}, "
+        f"results {shown}, arena {shown_size(arena)}"
     )
     if program.open_temporaries:
         facts.append(f"{len(program.open_temporaries)} temporary values whose lengths are symbolic")

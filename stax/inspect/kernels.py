@@ -56,13 +56,17 @@ def own_entry(values: Values, step: KernelStep, begins: bool) -> Entry:
     assert node is not None
     facts = [where(node)] if where(node) else []
     match library_op(node.op):
-        case FourierPass(_, length, axis, turned):
+        case FourierPass(_, length, axis, turned, size=size):
             turning = ", which changes places with the one before" if turned else ""
+            turning += f", as a convolution of length {size}" if size else ""
             what = f"Fourier pass of length {length} over axis {axis}{turning}"
         case Scatter(kind=kind) if step.is_copy:
             what = f"start of scatter ({kind}): the operand is written to the result"
             why = values.program.copied.get(node)
             facts += [f"copied: {why}"] if why else []
+            facts += [
+                "not run where both are one memory: the operand is donated"
+            ] * step.may_be_done
         case Scatter(kind=kind):
             what = f"scatter ({kind}), updates in their order"
             if not begins:

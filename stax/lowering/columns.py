@@ -177,6 +177,8 @@ class _Columns:
     def _total(self, node: Node, cut: sums.Cut | None) -> _Total:
         dtype = accumulator(node.type.dtype)
         count = 3 if cut and sums.is_sum(node) else 1
+        if count == 3:
+            sums.tell(node)
         return _Total(node, *(self.allocate(dtype) for _ in range(count)))
 
     def _fill(self, buffers: Sequence[tuple[ir.Buffer, ir.Expr]]) -> None:

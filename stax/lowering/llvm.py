@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stax.errors import LoweringError
+from stax.lowering.decisions import decided
 from stax.lowering.llvm_expressions import Expressions, Tail, Target
 from stax.lowering.llvm_scalar import MathLibrary, apply, identity, part, select
 from stax.lowering.llvm_writer import Affine, Value, integer
@@ -383,6 +384,9 @@ class _Emitter(Expressions):
         repeated = pymath.prod([static(loop.extent) or 1 for loop in facts.loops])
         self.w.operations = facts.operations * repeated * (_UNROLL if opened else 1)
         self.memory.ahead, self.memory.is_down = self.wanted_ahead(facts), self.rows > 1
+        for name in sorted(self.memory.ahead):
+            how = "read down columns" if self.memory.is_down else "rows that are read twice"
+            decided(f"{self.kernel.name} asks ahead for memory of {name}: {how}")
         if extent.is_constant:
             self.static_vectors(stmt, int(extent.text), names)
         else:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stax.lowering.decisions import decided
 from stax.lowering.llvm_writer import REGISTER, Value, Writer, vector_type
 from stax.types import bool_, int32, int64
 
@@ -66,6 +67,7 @@ def divide_by_shared(w: Writer, x: Value, y: Value) -> Value:
     memo = w.levels[-1].memo
     key = ("quotient", x.text, y.text)
     if key not in memo:
+        decided("division of many by one: by its reciprocal, with the bits of a division")
         fast = _quotient(w, x, y)
         branch = w.open_branch(_is_special(w, x, y))
         slow = w.binary("fdiv", x, y)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stax.extent import Dimension
 from stax.graph import Node
 from stax.lowering import loop_ir as ir
+from stax.lowering.decisions import decided
 from stax.types import accumulator, is_float
 
 if TYPE_CHECKING:
@@ -63,6 +64,12 @@ def _steps(length: int, wanted: int, may_leave: bool) -> int | None:
     return wanted if may_leave else None
 
 
+def tell(node: Node) -> None:
+    """Say that a sum is cut, to whoever collects decisions."""
+    what = "in chunks, and apart what each addition of a chunk loses: rounding grows no further"
+    decided(f"{node.op.name} of {node.inputs[0].type!r} {what}", node.source)
+
+
 def add_losing(total: ir.Expr, lost: ir.Expr, part: ir.Expr, let: Any) -> tuple[ir.Expr, ir.Expr]:
     """Return total + part and `lost` with what that addition loses."""
     after = let(ir.apply("add", total, part))
@@ -85,6 +92,8 @@ class Total:
         self.builder, self.node = builder, node
         self.total = self.running = builder.begin(node)
         self.lost = builder.begin(node) if is_cut and is_sum(node) else None
+        if self.lost is not None:
+            tell(node)
 
     def take(self, term: ir.Expr) -> None:
         """Take a term in."""
