@@ -21,7 +21,13 @@ import ml_dtypes
 import numpy as np
 
 from stax.config import config
-from stax.errors import ArgumentError, DTypeError, ShapeError, TypePromotionError
+from stax.errors import (
+    ArgumentError,
+    DTypeError,
+    NumberRangeError,
+    ShapeError,
+    TypePromotionError,
+)
 from stax.extent import Dimension, Extent, product
 
 bool_ = np.dtype(np.bool_)
@@ -343,6 +349,19 @@ def _scalar_type(value: bool | int | float | complex) -> ArrayType:
     if isinstance(value, float):
         return ArrayType(float_dtype(), (), True)
     return ArrayType(complex_dtype(), (), True)
+
+
+def check_range(value: Any, dtype: np.dtype) -> None:
+    """Raise NumberRangeError if `value` is a Python integer that `dtype` does not hold."""
+    if not isinstance(value, int):
+        return
+    limits = np.iinfo(dtype) if is_integer(dtype) else ml_dtypes.finfo(real_part(dtype))
+    if not int(limits.min) <= value <= int(limits.max):
+        shown = str(value) if abs(value) < 10**40 else f"of {value.bit_length()} bits"
+        raise NumberRangeError(
+            f"the Python integer {shown} does not fit {dtype}.",
+            advice="Give it a wider dtype: stax.numpy.asarray(number, dtype).",
+        )
 
 
 # --- shapes and axes ---

@@ -100,7 +100,7 @@ class While(HoldsGraphs):
         of_cond, of_body, carry = self._parts(types)
         check_arguments("while", self.cond, [*of_cond, *carry])
         check_arguments("while", self.body, [*of_body, *carry])
-        if self.cond.output_types != (_BOOL,):
+        if [t.strong() for t in self.cond.output_types] != [_BOOL]:
             raise DTypeError(f"while: the condition is a bool[], got {self.cond.output_types}.")
         new, stacked = sections(self.body.output_types, self.carry)
         for before, after in zip(carry, new, strict=True):

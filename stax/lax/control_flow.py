@@ -33,6 +33,7 @@ from stax.interpreters.interpret import inline
 from stax.lax import unstaged
 from stax.numpy import joining
 from stax.numpy.elementwise import clip, minimum
+from stax.operators.arithmetic import in_range
 from stax.operators.elementwise import convert
 from stax.operators.reshape import reshape
 from stax.operators.shape import slice_in_dim
@@ -311,7 +312,7 @@ def fori_loop(
                 advice="Convert them with int or astype.",
             )
     if not any(isinstance(bound, Proxy | Extent) for bound in (lower, upper)):
-        first, last = int(lower), int(upper)
+        first, last = (int(in_range(bound)) for bound in (lower, upper))
 
         def step(carry: Any, _: None) -> Any:
             i, value = carry

@@ -13,7 +13,7 @@ from stax.errors import ArgumentError, ArgumentValueError, DTypeError, ShapeErro
 from stax.extent import same_shape
 from stax.numpy.arguments import array, static_int
 from stax.operators import bits, elementwise as ops
-from stax.operators.arithmetic import operand
+from stax.operators.arithmetic import in_range, operand
 from stax.operators.elementwise import convert, like
 from stax.operators.gradient import stop_gradient as hold
 from stax.operators.shape import broadcast_to
@@ -63,7 +63,7 @@ def _fitted(name: str, x: Any, shape: Any, dtype: Any, weak: bool) -> Any:
                 f"{name}: the number {x!r} does not fit {dtype}.",
                 advice="Convert the array first, or pass a number of its kind.",
             )
-        return full(shape, x, dtype, weak)
+        return full(shape, in_range(x), dtype, weak)
     x = convert(x, dtype, weak)
     return x if same_shape(x.shape, shape) else broadcast_to(x, shape)
 

@@ -161,6 +161,7 @@ hard_swish = hard_silu
 def gelu(x: Any, approximate: bool = True) -> Any:
     """Return x times the normal distribution function of x, or its approximation by tanh."""
     x = inexact("gelu", x)
+    x = convert(x, x.dtype)  # as in JAX, the result is never weak
     if not approximate:
         scaled = ops.mul(ops.neg(x), like(x, math.sqrt(0.5)))
         return ops.mul(like(x, 0.5), ops.mul(x, ops.erfc(scaled)))

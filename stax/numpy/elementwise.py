@@ -234,7 +234,7 @@ def isnan(x: Any, /) -> Any:
 def isfinite(x: Any, /) -> Any:
     """Return whether each element is neither infinite nor NaN."""
     x = array("isfinite", x)
-    return ops.is_finite(x) if types.is_inexact(x.dtype) else ops.eq(x, x)
+    return ops.is_finite(x) if types.is_inexact(x.dtype) else full(x.shape, True, types.bool_)
 
 
 def _ordered(name: str, *xs: Any) -> Any:
@@ -251,13 +251,13 @@ def _ordered(name: str, *xs: Any) -> Any:
 def _is_value(name: str, x: Any, value: float, absolutely: bool = False) -> Any:
     x = array(name, x)
     if not types.is_inexact(x.dtype):
-        return ops.ne(x, x)
+        return full(x.shape, False, types.bool_)
     if types.is_complex(x.dtype) and not absolutely:
         raise ArgumentValueError(
             f"{name}: complex numbers have no sign.", advice="Use isinf, or take a part."
         )
     x = ops.abs_(x) if absolutely else x
-    return ops.eq(x, like(x, value))
+    return convert(ops.eq(x, like(x, value)), types.bool_)
 
 
 def isinf(x: Any, /) -> Any:
@@ -522,4 +522,5 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 def _all_equal(a1: Any, a2: Any, equal_nan: bool) -> Any:
     a1, a2 = promote_operands("array_equal", a1, a2)
     same = ops.eq(a1, a2)
-    return reduce_and(ops.or_(same, ops.and_(isnan(a1), isnan(a2))) if equal_nan else same)
+    same = ops.or_(same, ops.and_(isnan(a1), isnan(a2))) if equal_nan else same
+    return reduce_and(convert(same, types.bool_))

@@ -38,7 +38,7 @@ def signbit(x: Any, /) -> Any:
     if types.is_bool(x.dtype):
         return full(x.shape, False, types.bool_)
     if types.is_integer(x.dtype):
-        return ops.lt(x, like(x, 0))
+        return convert(ops.lt(x, like(x, 0)), types.bool_)
     return bits.signbit(*_real("signbit", x))
 
 

@@ -317,7 +317,7 @@ def all(
 ) -> Any:
     """Return whether every element over `axis` is true (not zero); True if there is none."""
     refuse_out("all", out)
-    return reduced(reductions.reduce_and, truth(a), axis, keepdims, where, True)
+    return reduced(reductions.reduce_and, _truths(a), axis, keepdims, where, True)
 
 
 def any(
@@ -325,7 +325,11 @@ def any(
 ) -> Any:
     """Return whether some element over `axis` is true (not zero); False if there is none."""
     refuse_out("any", out)
-    return reduced(reductions.reduce_or, truth(a), axis, keepdims, where, False)
+    return reduced(reductions.reduce_or, _truths(a), axis, keepdims, where, False)
+
+
+def _truths(a: Any) -> Any:
+    return convert(truth(a), types.bool_)
 
 
 def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:

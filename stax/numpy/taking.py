@@ -195,7 +195,8 @@ def _zero(x: Any) -> Any:
 
 def diagflat(v: Any, k: int = 0) -> Any:
     """Return the matrix with the elements of `v`, flattened, on diagonal number `k`."""
-    return diag(reshape(array("diagflat", v), (-1,)), k)
+    v = array("diagflat", v)
+    return diag(convert(reshape(v, (-1,)), v.dtype), k)
 
 
 def trace(

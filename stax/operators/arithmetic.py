@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from stax import types
-from stax.errors import ArgumentError, DTypeError, NumberRangeError, ShapeError
+from stax.errors import ArgumentError, DTypeError, ShapeError
 from stax.extent import Extent, links as extents, same_shape
 from stax.op import Op
 from stax.operators import elementwise as ops
@@ -61,20 +61,15 @@ def broadcast_shapes(name: str, *kinds: ArrayType) -> Shape:
 def cast(x: Any, shape: Shape, dtype: Any, weak: bool) -> Any:
     """Return `x` broadcast to `shape` and converted; a number becomes one constant."""
     if is_python_number(x):
-        return full(shape, _in_range(x), dtype, weak)
+        return full(shape, in_range(x), dtype, weak)
     converted = convert(x, dtype, weak)
     return converted if same_shape(x.shape, shape) else broadcast_to(converted, shape)
 
 
-def _in_range(x: Any) -> Any:
+def in_range(x: Any) -> Any:
     """Return a Python number; raises NumberRangeError for integers beyond the default integer."""
     if isinstance(x, int) and not -(2**31) <= x < 2**31:
-        limits = np.iinfo(types.int_dtype())
-        if not limits.min <= x <= limits.max:
-            raise NumberRangeError(
-                f"the Python integer {x} does not fit {types.int_dtype()}.",
-                advice="Give it a dtype: stax.numpy.asarray(number, dtype).",
-            )
+        types.check_range(x, types.int_dtype())
     return x
 
 
@@ -98,7 +93,7 @@ def _joined(
     name: str, to: Function | None, kinds: tuple[ArrayType, ...], dtype: Any, weak: bool
 ) -> ArrayType:
     wanted = dtype if to is None else to(dtype)
-    return ArrayType(wanted, broadcast_shapes(name, *kinds), weak and wanted != types.bool_)
+    return ArrayType(wanted, broadcast_shapes(name, *kinds), weak and dtype != types.bool_)
 
 
 def _numeric(dtype: Any) -> Any:
@@ -124,7 +119,7 @@ def _broadcasting(op: Op, common: ArrayType, *args: Any) -> Any:
 def _converted(x: Any, common: ArrayType) -> Any:
     """Return an array in the dtype of a type, or a number that fits it."""
     if not is_array(x):
-        return _in_range(x)
+        return in_range(x)
     return x if x.type.dtype is common.dtype else convert(x, common.dtype, common.weak)
 
 
@@ -237,8 +232,7 @@ def truth(x: Any, /) -> Any:
 
 def _logical(name: str, op: Function) -> Function:
     def function(x: Any, y: Any, /) -> Any:
-        x, y = promote_operands(name, x, y)
-        return op(truth(x), truth(y))
+        return op(*promote_operands(name, truth(x), truth(y)))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Apply `{name}` to the truth of each pair of elements."
@@ -359,6 +353,8 @@ def _known_integer(y: Any) -> int | None:
     """Return an integer exponent whose value is part of the program; in eager mode, any value."""
     if isinstance(y, int | np.integer):
         return int(y)
+    if isinstance(y, np.ndarray) and not y.ndim and types.is_integer(y.dtype):
+        return int(y)
     eager = type(y) is links.array_class and current_trace() is None
     if eager and not y.ndim and types.is_integer(y.dtype):
         return y.__index__()
@@ -377,7 +373,11 @@ def _integer_power(x: Any, exponent: int) -> Any:
 
 
 def _by_squaring(x: Any, y: Any) -> Any:
-    """Raise integers to integer powers, which beyond 64 steps would overflow anyway."""
+    """Raise integers to integer powers, which beyond 64 steps would overflow anyway.
+
+    As in JAX, the result is never weak.
+    """
+    x, y = convert(x, x.dtype), convert(y, y.dtype)
     zero, one = like(y, 0), like(y, 1)
     # Zero to any other power than 0 is 0, negative ones included.
     result = select(ops.and_(ops.eq(x, zero), ops.ne(y, zero)), zero, one)

@@ -81,12 +81,13 @@ class Elementwise(Op):
                 f"{self.name} does not accept {types.SHORT_NAMES[first.dtype]}.",
                 advice=f"It accepts {accepted(row.accepts)}; convert with astype.",
             )
+        weak = all(t.weak for t in operands)
         if row.to_bool:
-            return ArrayType(types.bool_, first.shape)
+            return ArrayType(types.bool_, first.shape, weak)
         dtype = types.real_part(first.dtype) if row.to_real else first.dtype
         if row.to_complex:
             dtype = types.complex_of(dtype)
-        return ArrayType(dtype, first.shape, all(t.weak for t in operands))
+        return ArrayType(dtype, first.shape, weak)
 
     def evaluate(self, *arrays: np.ndarray) -> Any:
         with np.errstate(all="ignore"):
@@ -535,6 +536,8 @@ class IntegerPow(Op):
         (x,), (t,) = primals, tangents
         if t is None or self.exponent == 0:
             return None
+        if self.exponent == 2 and is_complex(x.dtype):
+            return mul(t, add(x, x))  # twice an infinite part has no NaN beside it
         slope = mul(like(x, self.exponent), integer_pow(x, self.exponent - 1))
         return mul(t, slope)
 

@@ -21,7 +21,7 @@ from stax.operators.broadcast import lead_all
 from stax.operators.index import GatherDimensionNumbers, gather
 from stax.operators.reshape import expand_dims
 from stax.operators.shape import iota
-from stax.trace import Proxy, bind, results, type_of
+from stax.trace import Proxy, bind, full, results, type_of
 from stax.types import ArrayType, TupleType, Type, accumulator, canonical_axis
 
 
@@ -123,7 +123,9 @@ def sort_order(keys: Sequence[Any], axis: int) -> Any:
 
 def take_along(x: Any, order: Any, axis: int) -> Any:
     """Return the elements of `x` in the `order` of places along `axis`, a permutation."""
-    ndim = type_of(x).ndim
+    kind, ndim = type_of(x), type_of(x).ndim
+    if 0 in kind.shape:  # a window of one element would not fit
+        return full(type_of(order).shape, 0, kind.dtype)
     others = tuple(a for a in range(ndim) if a != axis)
     numbers = GatherDimensionNumbers(
         offset_dims=(),

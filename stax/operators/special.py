@@ -37,6 +37,7 @@ from stax.operators.elementwise import (
     lt,
     mul,
     neg,
+    or_,
     power,
     select,
     sign,
@@ -147,23 +148,26 @@ def _gamma_quotient(a: Any, b: Any) -> Any:
 
 def bessel_i0(x: Any) -> Any:
     """Return the modified Bessel function of order 0."""
-    return _unscaled(x, bessel_i0e(x), abs_(x))
+    return _unscaled(x, bessel_i0e(x), like(x, 1))
 
 
 def bessel_i1(x: Any) -> Any:
     """Return the modified Bessel function of order 1."""
-    return _unscaled(x, bessel_i1e(x), x)
+    return _unscaled(x, bessel_i1e(x), sign(x))
 
 
-def _unscaled(x: Any, scaled: Any, limit: Any) -> Any:
-    """Return exp(|x|) times `scaled`, in two steps, for the exponential may overflow sooner; at
-    infinity, `limit`.
+def _unscaled(x: Any, scaled: Any, signs: Any) -> Any:
+    """Return exp(|x|) times `scaled`, in two steps, for the exponential may overflow sooner.
 
+    Where the product overflows it is the exponential with its sign, whose slopes are infinite too.
     |x| is x sign(x), whose derivative at 0 is 0: that of order 0 is then 0 too, where JAX has 1.
     """
     size = mul(x, sign(x))
     root = exp(mul(size, like(x, 0.5)))
-    return select(eq(size, like(x, math.inf)), limit, mul(root, mul(root, scaled)))
+    product = mul(root, mul(root, scaled))
+    infinite = like(x, math.inf)
+    over = or_(eq(size, infinite), eq(abs_(product), infinite))
+    return select(over, mul(signs, exp(size)), product)
 
 
 def _i0e_slope(t: Any, y: Any, x: Any) -> Any:

@@ -1,6 +1,7 @@
 """Arithmetic with promotion and broadcasting, against jax.numpy."""
 
 import functools
+import operator
 from typing import Any
 
 import jax
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays, mutually_broadcastable_shapes
 
-import stax.interpreters.evaluate  # noqa: F401
+import stax.interpreters.evaluate
+import stax.numpy
 from stax.array import asarray
 from stax.config import enable_x64
 from stax.errors import ArgumentError, DTypeError, ShapeError
@@ -192,3 +194,23 @@ def test_64_bits() -> None:
         assert (asarray(I.astype(np.int64)) / 2).dtype == np.float64
         assert (asarray(X) * 2).dtype == np.float32
         assert (asarray(3) * 2).dtype == np.int64
+
+
+NUMBERS: list[Any] = [True, 2, 2.0, 2j, np.int8(2), np.float16(2), np.asarray(2), np.asarray([2.0])]
+
+
+def weak_and_strong(library: Any) -> list[Any]:
+    """Numbers as arrays, weak and strong."""
+    dtypes = (bool, np.int8, np.uint32, np.float16, np.complex64)
+    return [library.asarray(x) for x in (2, 2.0, 2j)] + [library.asarray(2, t) for t in dtypes]
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "ge", "pow"])
+def test_weak_types_are_those_of_jax(name: str) -> None:
+    f, known = getattr(operator, name), weak_and_strong(stax.numpy)
+    for a, b in zip(known, weak_and_strong(jnp), strict=True):
+        pairs = [(a, x, b, x) for x in NUMBERS]
+        pairs += [(a, c, b, d) for c, d in zip(known, weak_and_strong(jnp), strict=True)]
+        for x, y, u, v in [*pairs, *((y, x, v, u) for x, y, u, v in pairs)]:
+            ours, theirs = f(x, y), jax.eval_shape(lambda u=u, v=v: f(u, v))
+            assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type), (x, y)

@@ -93,13 +93,18 @@ def pushed_and_pulled(lib: Any, f: Function) -> Function:
     return both
 
 
+# In newer versions the complex sign has slopes, and those of max raise.
+CHANGED = pytest.mark.skipif(jax.__version_info__ >= (0, 11), reason="other rules in newer JAX")
+SIGN, MAX = pytest.param("sign", marks=CHANGED), pytest.param("max", marks=CHANGED)
+
+
 # Rules of the others are compared with difference quotients.
-@pytest.mark.parametrize("name", ["log", "sqrt", "asin", "conj", "sign", "abs", "real", "imag"])
+@pytest.mark.parametrize("name", ["log", "sqrt", "asin", "conj", SIGN, "abs", "real", "imag"])
 def test_derivatives(name: str) -> None:
     compared(lambda lib: pushed_and_pulled(lib, getattr(lib.lax, name)), Z, W, ulps=400)
 
 
-@pytest.mark.parametrize("name", ["div", "pow", "max", "atan2"])
+@pytest.mark.parametrize("name", ["div", "pow", MAX, "atan2"])
 def test_derivatives_of_pairs(name: str) -> None:
     def pair(lib: Any) -> Function:
         op = getattr(lib.lax, name)

@@ -184,3 +184,20 @@ def test_slopes_of_logit_at_its_ends() -> None:
     """As in JAX, whose rule is 1 / (x * (1 - x)), outside of the interval too."""
     slopes = stax.vmap(stax.grad(special.logit))(np.float32([0, 1, 0.5, 2]))
     np.testing.assert_array_equal(slopes, np.float32([INF, INF, 4, -0.5]))
+
+
+SLOPES: list[tuple[str, Sequence[float], Sequence[float]]] = [
+    ("entr", (INF,), (-INF,)), ("entr", (0.0,), (INF,)), ("entr", (-0.0,), (INF,)),
+    ("entr", (1.0,), (-1.0,)), ("rel_entr", (1.0, INF), (-INF, -0.0)),
+    ("rel_entr", (INF, 1.0), (INF, -INF)), ("rel_entr", (2.0, 1e-45), (104.97209, -INF)),
+    ("rel_entr", (1e20, 1e-30), (116.12925, -INF)), ("kl_div", (1.0, INF), (-INF, 1.0)),
+    ("xlogy", (-0.0, 0.0), (-INF, 0.0)), ("i0", (INF,), (INF,)), ("i0", (-1e8,), (-INF,)),
+    ("i0", (100.0,), (INF,)), ("i1", (-INF,), (INF,)), ("i1", (1e8,), (INF,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "at", "slopes"), SLOPES)
+def test_slopes(name: str, at: Sequence[float], slopes: Sequence[float]) -> None:
+    f = stax.grad(getattr(special, name), argnums=tuple(range(len(at))))
+    for function in (f, stax.jit(f)):
+        np.testing.assert_allclose(function(*at), slopes, rtol=1e-5)

@@ -61,7 +61,7 @@ def owens_t(h: Any, a: Any) -> Any:
 
 def ndtr(x: Any) -> Any:
     """Return the distribution function of the standard normal distribution."""
-    x = inexact("ndtr", x)
+    x = strong("ndtr", x)
     scaled = ops.mul(x, like(x, math.sqrt(0.5)))
     half = like(x, 0.5)
     near = ops.lt(ops.abs_(scaled), like(x, math.sqrt(0.5)))
@@ -83,7 +83,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
     are none here, so `series_order` (from 0 to 30) changes nothing.
     """
     _check_order(series_order)
-    x = inexact("log_ndtr", x)
+    x = strong("log_ndtr", x)
     low = ops.lt(x, like(x, -1))
     below, above = select(low, x, like(x, -1)), select(low, like(x, -1), x)
     root, half = like(x, math.sqrt(0.5)), like(x, 0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stax.errors import ArgumentValueError
-from stax.numpy.arguments import inexact, inexact_operands, static_int
+from stax.numpy.arguments import inexact, static_int
 from stax.numpy.joining import stack
 from stax.operators import special
 from stax.operators.elementwise import like
@@ -22,7 +22,7 @@ def expn(n: Any, x: Any) -> Any:
 
     That is the integral of exp(-x t) / t^n over t from 1; NaN for a negative `n` or `x`.
     """
-    return special.expn(*inexact_operands("expn", n, x))
+    return special.expn(*strong("expn", n, x))
 
 
 def exp1(x: Any) -> Any:
@@ -39,7 +39,7 @@ def sici(x: Any) -> tuple[Any, Any]:
 
 def spence(x: Any) -> Any:
     """Return Spence's function, the integral of log(t) / (1 - t) from 1 to `x`; NaN below 0."""
-    return special.spence(inexact("spence", x))
+    return special.spence(strong("spence", x))
 
 
 def i0e(x: Any) -> Any:

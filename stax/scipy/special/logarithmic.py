@@ -52,8 +52,8 @@ def _masked_product(x: Any, y: Any, log: Any) -> Any:
     size = ops.abs_(logarithm)
     infinite = ops.and_(zero, ops.eq(size, like(size, math.inf)))
     undefined = ops.and_(zero, ops.and_(ops.ne(logarithm, logarithm), ops.eq(y, y)))
-    # The root is 0 there and has an infinite slope, as the product has in the limit.
-    edge = ops.mul(ops.sign(logarithm), ops.sqrt(x))
+    # The root is 0 there and has an infinite slope, as the product has in the limit; of -0 too.
+    edge = ops.mul(ops.sign(logarithm), ops.sqrt(ops.add(x, none)))
     product = select(undefined, none, ops.mul(x, logarithm))
     return select(infinite, edge, product)
 
@@ -63,7 +63,10 @@ def entr(x: Any) -> Any:
     x = inexact("entr", x)
     zero = like(x, 0)
     negative = ops.lt(x, zero)
-    return select(negative, like(x, -math.inf), ops.neg(xlogy(x, x)))
+    # At infinity the slope is that of the logarithm, which the other factor's would make NaN.
+    far = ops.mul(x, stop_gradient(ops.log(x)))
+    product = select(ops.eq(x, like(x, math.inf)), far, xlogy(x, x))
+    return select(negative, like(x, -math.inf), ops.neg(product))
 
 
 def rel_entr(p: Any, q: Any) -> Any:
@@ -72,11 +75,22 @@ def rel_entr(p: Any, q: Any) -> Any:
     zero = like(p, 0)
     both = ops.and_(ops.gt(p, zero), ops.gt(q, zero))
     none = ops.and_(ops.eq(p, zero), ops.ge(q, zero))
-    one = like(p, 1)
-    ratio = ops.div(select(both, p, one), select(both, q, one))
-    value = ops.mul(p, ops.log(ratio))
+    value = ops.mul(p, _log_quotient(*(select(both, x, like(p, 1)) for x in (p, q))))
     outside = select(ops.or_(ops.ne(p, p), ops.ne(q, q)), ops.add(p, q), like(p, math.inf))
     return select(both, value, select(none, zero, outside))
+
+
+def _log_quotient(p: Any, q: Any) -> Any:
+    """Return log(p / q) of positive numbers, also where the quotient is no finite number.
+
+    The slope by an infinite `p` is taken as 0, so that p times it is no NaN.
+    """
+    ratio, infinite = ops.div(p, q), like(p, math.inf)
+    extreme = ops.or_(ops.eq(ratio, like(p, 0)), ops.eq(ratio, infinite))
+    log_p = ops.log(p)
+    log_p = select(ops.eq(p, infinite), stop_gradient(log_p), log_p)
+    near = ops.log(select(extreme, like(p, 1), ratio))
+    return select(extreme, ops.sub(log_p, ops.log(q)), near)
 
 
 def kl_div(p: Any, q: Any) -> Any:

@@ -2,7 +2,7 @@
 
 >>> from stax.scipy.stats import norm
 >>> norm.cdf(0.0)
-Array(0.5, dtype=float32, weak_type=True)
+Array(0.5, dtype=float32)
 """
 
 from __future__ import annotations
