@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -70,6 +71,18 @@ class Records:
         self.path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
+def _optimized(compute: Callable[[], Any]) -> Any:
+    """Return what JAX computes as users have it: in a hurry, XLA contracts products into sums."""
+    hurried = jax.config.read("jax_disable_most_optimizations")
+    jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", False)
+    try:
+        return compute()
+    finally:
+        jax.config.update("jax_disable_most_optimizations", hurried)
+        jax.clear_caches()
+
+
 def fixtures(name: str) -> tuple[Any, Any]:
     """Return the fixtures `records` and `from_jax` over the file `name` in tests/golden."""
     path = Path(__file__).parent / "golden" / f"{name}.json"
@@ -88,10 +101,10 @@ def fixtures(name: str) -> tuple[Any, Any]:
 
         def found(compute: Callable[[], Any]) -> Any:
             if request.param == "live":
-                return compute()
+                return _optimized(compute)
             key = f"{request.module.__name__.rpartition('.')[2]}: {name}, {next(numbers)}"
             if request.config.getoption("--update-golden"):
-                records.write(key, compute())
+                records.write(key, _optimized(compute))
             return records.read(key)
 
         return found

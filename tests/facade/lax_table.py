@@ -169,7 +169,10 @@ def _dot_general(s: Source) -> Any:
     numbers = s.pick(
         ((((2,), (1,)), ((0,), (0,))), (((1, 2), (2, 1)), ((), ())), (((2,), (1,)), ((), ())))
     )
-    return s.array((2, 3, 4), s.dtype(NUMBERS)), s.array((2, 4, 3), s.dtype(NUMBERS)), numbers
+    lhs, rhs = s.array((2, 3, 4), s.dtype(NUMBERS)), s.array((2, 4, 3), s.dtype(NUMBERS))
+    if {lhs.dtype.kind, rhs.dtype.kind} == set("iu"):  # JAX takes either for the result
+        rhs = rhs.astype(lhs.dtype)
+    return lhs, rhs, numbers
 
 
 def gathered(s: Source) -> Any:
@@ -181,10 +184,12 @@ def gathered(s: Source) -> Any:
 def scattered(s: Source) -> Any:
     numbers = From(lambda lib: lib.lax.ScatterDimensionNumbers((1,), (0,), (0,)))
     places = s.pick((np.array([[2], [0], [1]]), np.array([[0], [5], [3]])))
+    # No two elements are equal: of a tie that an update beyond the end makes, JAX misses a part.
+    operand, updates = s.array((4, 5)) + np.float32(0.01), s.array((3, 5))
     return (
-        s.array((4, 5)),
+        operand,
         places.astype(np.int32),
-        s.array((3, 5)),
+        updates,
         numbers,
         {"mode": s.pick((None, "drop", "clip"))},
     )

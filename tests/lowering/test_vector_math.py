@@ -54,7 +54,7 @@ EXACT: dict[str, Callable[..., mpmath.mpf]] = {
 LIMITS32 = {
     "exp": 1.0,
     "exp2": 1.0,
-    "log": 1.1,
+    "log": 1.15,
     "pow": 0.6,
     "cbrt": 0.6,
     "sqrt": 0.5,
